@@ -1,0 +1,110 @@
+"""Every error that a user can meet.
+
+Each says what was expected, what came, where (handle name, shape, kernel line, PE) and what to do next. An error that
+a kernel raised carries `run`, the run so far, once the launch has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class KernbenchError(Exception):
+    """Base of the package's own errors.
+
+    Attributes
+    ----------
+    run
+        The `RunResult` so far when the error came out of a launch, else None.
+    """
+
+    run: Any = None
+
+
+class ScratchOverflowError(KernbenchError, RuntimeError):
+    """A request did not fit the scratch; the cursor is where it was.
+
+    Attributes
+    ----------
+    required
+        Bytes that would have been in use, had the request been granted.
+    limit
+        Capacity of the scratch in bytes.
+    name
+        Which resource ran out: always ``"scratch"``.
+    wanted, free
+        Bytes of the request, and bytes between the cursor and the end.
+    """
+
+    name = "scratch"
+
+    def __init__(self, message: str, *, required: int, limit: int, wanted: int, free: int) -> None:
+        super().__init__(message)
+        self.required = required
+        self.limit = limit
+        self.wanted = wanted
+        self.free = free
+
+
+class ScopeOrderError(KernbenchError, RuntimeError):
+    """Scopes were entered or left out of order; nothing was freed."""
+
+
+class UseAfterScopeError(KernbenchError, RuntimeError):
+    """A handle was used after the scope that owned its bytes had ended."""
+
+
+class ReadBeforeWaitError(KernbenchError, RuntimeError):
+    """The destination of a `load_async` was touched before its wait."""
+
+
+class PendingLoadError(KernbenchError, RuntimeError):
+    """A scope ended while a load into its bytes was still in flight."""
+
+
+class UninitializedReadError(KernbenchError, RuntimeError):
+    """Bytes were read that nothing had written."""
+
+
+class OutOfBoundsError(KernbenchError, IndexError):
+    """A load or store left its tensor's shard."""
+
+
+class ShapeError(KernbenchError, ValueError):
+    """Shapes, ranks or dtypes of operands do not go together."""
+
+
+class DTypeError(KernbenchError, TypeError):
+    """A dtype is unknown, or an operation has no meaning for it."""
+
+
+class DataModeError(KernbenchError, RuntimeError):
+    """A value was asked for in timing mode, where there are no values."""
+
+
+class MessageError(KernbenchError, RuntimeError):
+    """The two ends of a message do not agree, or there is no such peer."""
+
+
+class DeadlockError(KernbenchError, RuntimeError):
+    """Nothing is left to run and PEs are still blocked."""
+
+
+class PlacementError(KernbenchError, ValueError):
+    """Tensors' placements do not agree with each other or with the machine."""
+
+
+class CheckError(KernbenchError, AssertionError):
+    """A run's output differs from the float64 reference by more than the tolerance."""
+
+
+class ModelError(KernbenchError, AssertionError):
+    """An invariant of the timing model is violated: a bug of the simulator."""
+
+
+class TopologyError(KernbenchError, ValueError):
+    """A topology file or mapping is not valid."""
+
+
+class UnwaitedLoadWarning(UserWarning):
+    """A `load_async` was never waited on before its kernel ended."""

@@ -1,0 +1,168 @@
+"""Scopes: the save-points of the bump allocator.
+
+Everything is allocated in the arena that is open at that moment: the persistent arena at the bottom, or the scoped
+arena of the innermost open scope. Both are a `Scope`; leaving a scope rewinds the cursor to where it stood on entry.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kernbench_nb.errors import ScopeOrderError
+
+if TYPE_CHECKING:
+    from kernbench_nb.memory.scratch import ScratchAllocator
+
+__all__ = ["Scope"]
+
+Range = tuple[int, int]
+
+
+class Scope:
+    """One arena: what it is called, where it began, how far it reached, whether it still owns its bytes.
+
+    Made by `ScratchAllocator.scope` (or `tl.scratch_scope`), used once, as a context manager.
+
+    Attributes
+    ----------
+    label, kind
+        What views call it; kinds used by the package are ``tile``, ``merge``, ``block``, ``finish`` and ``scope``.
+    rows, keys
+        Global query and key ranges ``(start, stop)`` that it handles, or None.
+    rewind
+        False for a scope that only marks a tile and gives nothing back.
+    depth
+        1 for an outermost scope; 0 is the persistent arena itself.
+    save
+        Address of the cursor on entry, the save-point.
+    parent
+        The arena around it; None for the persistent arena.
+    guard
+        Truthy while a handle of this arena needs a look before use: its bytes were given back, or some of them
+        are not readable yet. It is the one flag that the hot path tests.
+    """
+
+    __slots__ = (
+        "closed_at",
+        "depth",
+        "guard",
+        "index",
+        "keys",
+        "kind",
+        "label",
+        "marks",
+        "opened_at",
+        "parent",
+        "pool",
+        "reach",
+        "rewind",
+        "rows",
+        "save",
+        "state",
+    )
+
+    def __init__(
+        self,
+        pool: ScratchAllocator,
+        label: str | None = None,
+        kind: str = "scope",
+        rows: Range | None = None,
+        keys: Range | None = None,
+        rewind: bool = True,
+    ) -> None:
+        self.pool = pool
+        self.label = kind if label is None else label
+        self.kind = kind
+        self.rows = rows
+        self.keys = keys
+        self.rewind = rewind
+        self.depth = 0
+        self.save = 0
+        self.reach = 0  # highest address that the cursor reached while open
+        self.parent: Scope | None = None
+        self.marks: list[Scope] = []  # scopes with rewind=False whose handles live as long as this arena
+        self.guard = False
+        self.state = "new"
+        self.index = -1  # position in the trace, set by whoever records
+        self.opened_at: Any = None
+        self.closed_at: Any = None
+
+    def __enter__(self) -> Scope:
+        self.pool.open_scope(self)
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.pool.close_scope(self, exc_type)
+
+    @property
+    def savepoint(self) -> int:
+        """Cursor on entry, in bytes from the start of the scratch."""
+        return self.save - self.pool.base
+
+    @property
+    def peak(self) -> int:
+        """Highest cursor while the scope was open, in bytes from the start of the scratch."""
+        reach = self.reach
+        if self.state == "open" and self.pool.arena.inside(self):
+            reach = max(reach, self.pool.top, *(s.reach for s in self.pool.arena.ancestry()))
+        return reach - self.pool.base
+
+    @property
+    def path(self) -> str:
+        """Labels from the outermost scope to this one; empty for the persistent arena."""
+        return "/".join(s.label for s in reversed(list(self.ancestry())) if s.depth)
+
+    @property
+    def owner(self) -> Scope:
+        """The arena whose rewind gives these bytes back: itself, or what surrounds a scope with rewind=False."""
+        scope = self
+        while not scope.rewind and scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    @property
+    def arena(self) -> str:
+        """``"persistent"`` or ``"scoped"``: whether some scope's end gives these bytes back."""
+        return "scoped" if self.owner.depth else "persistent"
+
+    @property
+    def dead(self) -> bool:
+        """Whether the bytes were given back."""
+        owner = self.owner
+        return owner.state == "closed"
+
+    def ancestry(self) -> list[Scope]:
+        """This arena and those around it, innermost first."""
+        out: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            out.append(scope)
+            scope = scope.parent
+        return out
+
+    def inside(self, other: Scope) -> bool:
+        """Whether this arena is `other` or lies in it."""
+        return other in self.ancestry()
+
+    def __repr__(self) -> str:
+        where = f"scope {self.path!r}" if self.depth else "persistent arena"
+        return f"<{where}, {self.kind}, {self.state}>"
+
+
+def order_error(scope: Scope, innermost: Scope) -> ScopeOrderError:
+    """Say which scope was left out of order, and what should have been left first."""
+    if scope.state == "new":
+        return ScopeOrderError(f"scratch_scope {scope.label!r} was left but never entered; use it in a `with`.")
+    if scope.state == "closed":
+        return ScopeOrderError(
+            f"scratch_scope {scope.label!r} was left twice; its bytes were given back the first time. "
+            "Nothing was freed. Make a new scope for each `with`."
+        )
+    inner = innermost.path if innermost.depth else "none"
+    return ScopeOrderError(
+        f"scratch_scope {scope.path!r} was left while {inner!r}, opened after it, is still open. Nothing was freed. "
+        "Leave the innermost scope first (a generator that holds a scope open must be finished or closed before)."
+    )
