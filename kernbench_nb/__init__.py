@@ -6,9 +6,9 @@
     run = kb.decode(q[-1:], k, v, pes=8, tile=16)
     run.check()
 
-Importing this package loads none of its rooms: each public name is fetched from the room that defines it when it is
-first used (PEP 562). So ``import kernbench_nb`` costs next to nothing, and a kernel that never draws never pays for
-matplotlib. ``docs/api.md`` describes the names; a test holds the two lists equal.
+Importing this package loads none of its rooms: each public name is fetched from the room that defines it
+when it is first used (PEP 562). So ``import kernbench_nb`` costs next to nothing, and a kernel that never
+draws never pays for matplotlib. ``docs/api.md`` describes the names; a test holds the two lists equal.
 """
 
 from __future__ import annotations

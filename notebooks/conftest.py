@@ -1,4 +1,4 @@
-"""How pytest runs the notebooks: nbval re-executes each one and compares every saved output (see CONTRIBUTING.md)."""
+"""How pytest runs the notebooks: nbval executes each one and compares what it prints with what was saved."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 def _execute_with_history(self, cell_input, allow_stdin=None):
     """Send one cell as JupyterLab does.
 
-    nbval itself asks for ``store_history=False``, under which IPython shows the value of a line that ends in ``;``
-    (nbval issue 194): the saved output of such a cell could never match.
+    nbval itself asks for ``store_history=False``, under which IPython shows the value of a line that ends
+    in ``;`` (nbval issue 194): the saved output of such a cell could never match.
     """
     return self.kc.execute(cell_input, store_history=True, allow_stdin=allow_stdin, stop_on_error=False)
 
@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except ImportError:  # without nbval no notebook is collected, and there is nothing to set up
         return
     RunningKernel.execute_cell_input = _execute_with_history
-    # History would otherwise be written to the reader's own profile, whose start-up files could change an output.
+    # Otherwise history goes to the reader's own profile, whose start-up files could change an output.
     profile = tempfile.mkdtemp(prefix="kernbench-ipython-")
     config.add_cleanup(lambda: shutil.rmtree(profile, ignore_errors=True))
     os.environ["IPYTHONDIR"] = profile
