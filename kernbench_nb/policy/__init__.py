@@ -1,0 +1,3 @@
+"""Policies: how a launch is laid over the machine."""
+
+from __future__ import annotations
