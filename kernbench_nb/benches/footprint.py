@@ -138,33 +138,38 @@ class Footprint:
 
     # -- whole kernels --
 
-    def peak(self, t: int, *, tiles: int = 2, merges: int = 0, root: bool = True) -> int:
+    def peak(self, t: int, *, tiles: int = 2, tail: int = 0, merges: int = 0, root: bool = True) -> int:
         """Peak scratch of a scoped sweep.
 
         Parameters
         ----------
         t : int
-            Keys in a tile (the first and largest one, when the last is ragged).
+            Keys in a full tile.
         tiles : int
             Full tiles that the PE sweeps; from two on the peak no longer changes.
+        tail : int
+            Keys of a ragged last tile, 0 if there is none.
         merges : int
             States that it merges in.
         root : bool
             Whether it finishes (divides by l); only the root PE does.
         """
-        scopes = [0]
-        if tiles:
-            scopes.append(self.scoped(t) if tiles > 1 else self.first(t))
+        scopes = self._sweep(t, min(tiles, 2), tail)
         if merges:
             scopes.append(self.merge)
         if root:
             scopes.append(self.finish)
-        return self.persistent(t) + max(scopes)
+        return self.persistent(t) + max(scopes, default=0)
 
-    def unscoped(self, t: int, tiles: int, *, merges: int = 0, root: bool = True) -> int:
+    def unscoped(self, t: int, tiles: int, *, tail: int = 0, merges: int = 0, root: bool = True) -> int:
         """Scratch of the same sweep without scopes, where nothing is given back: the parts added up."""
-        total = self.persistent(t) + merges * self.merge + (self.finish if root else 0)
-        return total + (self.first(t) + (tiles - 1) * self.scoped(t) if tiles else 0)
+        rest = merges * self.merge + (self.finish if root else 0)
+        return self.persistent(t) + sum(self._sweep(t, tiles, tail)) + rest
+
+    def _sweep(self, t: int, tiles: int, tail: int) -> list[int]:
+        """Bytes of each tile's scope, in order."""
+        lengths = [t] * tiles + ([tail] if tail else [])
+        return [self.scoped(n) if i else self.first(n) for i, n in enumerate(lengths)]
 
     def capacity(self, t: int, *, limit: int = SCRATCH_BYTES, merges: int = 0, root: bool = True) -> int:
         """How many tiles of t keys an un-scoped sweep can take before it overflows.
@@ -186,18 +191,18 @@ class Footprint:
         Parameters
         ----------
         block : int
-            Keys of one block; two K, V buffers of this size live in the persistent arena.
+            Keys of one block, at least 1; two K, V buffers of this size live in the persistent arena.
         cubes : int
             Blocks that come by.
         tile : int, optional
             Keys that are folded at once; the whole block unless given.
         """
         t = block if tile is None else min(tile, block)
-        tiles = -(-block // t) * cubes if block else 0
-        scopes = [self.finish]
-        if tiles:
-            scopes.append(self._without_kv(t, later=tiles > 1))
-        return self._query_and_state + 2 * self.kv_bytes(block) + max(scopes)
+        lengths = [t, t] if block // t * cubes > 1 else [t]
+        if block % t:
+            lengths.append(block % t)
+        scopes = [self._without_kv(n, later=i > 0) for i, n in enumerate(lengths)]
+        return self._query_and_state + 2 * self.kv_bytes(block) + max(*scopes, self.finish)
 
     def ring_unscoped(self, block: int, cubes: int) -> int:
         """Scratch of one cube in a ring prefill without scopes: C blocks folded whole, nothing given back."""

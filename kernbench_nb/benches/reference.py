@@ -460,15 +460,13 @@ def merge(left: tuple[ArrayLike, ArrayLike], right: tuple[ArrayLike, ArrayLike])
     out_l, lse_l, out_r, lse_r = _arrays(*left, *right)
     with np.errstate(all="ignore"):
         top = np.maximum(lse_l, lse_r)
-        safe_top = np.where(top == -np.inf, np.zeros_like(top), top)
-        w_l, w_r = np.exp(lse_l - safe_top), np.exp(lse_r - safe_top)
+        w_l, w_r = np.exp(lse_l - top), np.exp(lse_r - top)
         total = w_l + w_r
+        blend = (_per_row(w_l, out_l) * out_l + _per_row(w_r, out_r) * out_r) / _per_row(total, out_l)
+        # -inf - -inf is NaN in a row where both are empty, and there the blend is not taken.
         empty_l, empty_r = np.isneginf(lse_l), np.isneginf(lse_r)
-        lse = _either(empty_l, lse_l, empty_r, lse_r, safe_top + np.log(total))
-        share = _per_row(np.where(total == 0.0, np.ones_like(total), total), out_l)
-        blend = (_per_row(w_l, out_l) * out_l + _per_row(w_r, out_r) * out_r) / share
-        rows_l, rows_r = _per_row(empty_l, out_l), _per_row(empty_r, out_r)
-        return _either(rows_l, out_l, rows_r, out_r, blend), lse
+        lse = _either(empty_l, lse_l, empty_r, lse_r, top + np.log(total))
+        return _either(_per_row(empty_l, out_l), out_l, _per_row(empty_r, out_r), out_r, blend), lse
 
 
 def merge_state(
@@ -492,13 +490,12 @@ def merge_state(
     m_l, l_l, out_l, m_r, l_r, out_r = _arrays(*left, *right)
     with np.errstate(all="ignore"):
         m = np.maximum(m_l, m_r)
-        safe = np.where(m == -np.inf, np.zeros_like(m), m)
-        a, b = np.exp(m_l - safe), np.exp(m_r - safe)
+        a, b = np.exp(m_l - m), np.exp(m_r - m)
+        total = out_l * _per_row(a, out_l) + out_r * _per_row(b, out_r)
+        # -inf - -inf is NaN in a row where both are empty, and there the total is not taken.
         empty_l, empty_r = np.isneginf(m_l), np.isneginf(m_r)
         length = _either(empty_l, l_l, empty_r, l_r, l_l * a + l_r * b)
-        total = out_l * _per_row(a, out_l) + out_r * _per_row(b, out_r)
-        out = _either(_per_row(empty_l, out_l), out_l, _per_row(empty_r, out_r), out_r, total)
-        return np.asarray(m), length, out
+        return m, length, _either(_per_row(empty_l, out_l), out_l, _per_row(empty_r, out_r), out_r, total)
 
 
 def tile_state(scores: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats, Floats]:

@@ -199,6 +199,26 @@ def test_a_pe_without_keys() -> None:
     assert SAMPLE.unscoped(16, 0, merges=2, root=False) == SAMPLE.persistent(16) + 2 * SAMPLE.merge
 
 
+def test_a_ragged_last_tile() -> None:
+    # 40 keys a PE in tiles of 16: two full ones and one of 8.
+    assert SAMPLE.peak(16, tiles=2, tail=8) == SAMPLE.peak(16)
+    assert SAMPLE.unscoped(16, 2, tail=8) == SAMPLE.unscoped(16, 2) + SAMPLE.scoped(8)
+    # 24 keys: the only later tile is the short one.
+    assert (
+        SAMPLE.peak(16, tiles=1, tail=8) == 3_552 + max(SAMPLE.first(16), SAMPLE.scoped(8)) < SAMPLE.peak(16)
+    )
+    # Fewer keys than a tile: the short tile is the first one.
+    assert SAMPLE.peak(16, tiles=0, tail=8) == 3_552 + SAMPLE.first(8)
+
+
+def test_a_ragged_tile_of_a_block() -> None:
+    shape = group_of_8(16)
+    outside = shape.persistent(16) + 2 * shape.kv_bytes(20)
+    scoped = shape.scoped(4) - shape.kv_bytes(4)
+    assert shape.ring_peak(20, 1, tile=16) == outside + scoped
+    assert shape.ring_peak(20, 2, tile=16) == outside + shape.scoped(16) - shape.kv_bytes(16)
+
+
 @given(shape=footprints, t=tiles_of)
 def test_the_documents_formula(shape: Footprint, t: int) -> None:
     rows, d, item = shape.h_q * shape.t_q, shape.d, shape.itemsize
