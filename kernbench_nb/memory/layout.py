@@ -82,13 +82,25 @@ def row_major(shape: Shape) -> Shape:
     return tuple(strides)
 
 
+def _canonical(shape: Shape, strides: Shape) -> Shape:
+    if 0 in shape:
+        return row_major(shape)
+    if 1 not in shape:
+        return strides
+    out = list(strides)
+    for i in range(len(shape) - 1, -1, -1):
+        if shape[i] == 1:
+            out[i] = out[i + 1] * shape[i + 1] if i + 1 < len(shape) else 1
+    return tuple(out)
+
+
 _TYPES: dict[tuple[Shape, Shape, DType], TileType] = {}
 
 
 def tile_type(shape: Shape, dtype: DType, strides: Shape | None = None) -> TileType:
     """The one `TileType` with this shape, dtype and (row-major by default) element strides."""
-    if strides is None:
-        strides = row_major(shape)
+    # a dimension of extent 1 is never stepped along: give it the stride it would have in a row-major tile
+    strides = row_major(shape) if strides is None else _canonical(shape, strides)
     key = (shape, strides, dtype)
     found = _TYPES.get(key)
     if found is None:

@@ -159,10 +159,17 @@ class Kind:
 
 
 class KindTable(list[Kind]):
-    """All kinds of a machine, numbered as they are first met."""
+    """All kinds of a machine, numbered as they are first met.
+
+    Attributes
+    ----------
+    cache
+        Room for whoever makes the kinds to find them again.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.cache: dict[str, Any] = {}
         for op in ("scope_open", "scope_close", "overflow"):
             self.add(Kind(op, ""))
 

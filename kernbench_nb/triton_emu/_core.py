@@ -1,0 +1,490 @@
+"""The part of a `TLContext` that every operation goes through: allocation, checks, the clock, the row.
+
+The sequence is always the same. Find the kind (and with it every shape and dtype error). Look at the operands if
+their arena asks for it. Take scratch, or check ``out=``. Move the clock. Append the row. In data mode, compute.
+Nothing is logged or allocated before everything that can be wrong was looked at.
+"""
+
+from __future__ import annotations
+
+
+from collections.abc import Callable
+from sys import _getframe
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernbench_nb.dtypes import DType, bool_, f32, i32, i64
+from kernbench_nb.errors import (
+    KernbenchError,
+    PendingLoadError,
+    ReadBeforeWaitError,
+    ScratchOverflowError,
+    ShapeError,
+    UninitializedReadError,
+    UseAfterScopeError,
+)
+from kernbench_nb.memory import Block, Scope, ScratchAllocator, TileType, tile_type
+from kernbench_nb.memory.store import ScratchBytes
+from kernbench_nb.memory.watch import PENDING, UNWRITTEN, Watch
+from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind, Trace
+from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture, no_value
+from kernbench_nb.triton_emu.kinds import Kinds
+from kernbench_nb.triton_emu.sink import Sink
+
+_INSIDE = ("kernbench_nb.triton_emu", "kernbench_nb.memory")
+"""Packages whose frames are not the kernel's: operators, methods, scopes."""
+
+Array = npt.NDArray[Any]
+
+
+class Core:
+    """State of one kernel invocation on one PE."""
+
+    __slots__ = (
+        "_arrays",
+        "_at",
+        "_binary",
+        "_bytes",
+        "_chain",
+        "_chains",
+        "_checks",
+        "_constants",
+        "_data",
+        "_dispatch",
+        "_flight",
+        "_frame",
+        "_kinds",
+        "_log",
+        "_now",
+        "_record",
+        "_runner",
+        "_scratch",
+        "_sink",
+        "_trace",
+        "_unary",
+        "_watch",
+        "_watched",
+    )
+
+    def _set_up(
+        self,
+        sink: Sink,
+        kinds: Kinds,
+        *,
+        scratch_base: int,
+        scratch_size: int,
+        checks: str,
+        data: bool,
+        start_ps: int,
+        runner: CodeType | None,
+        record: Callable[[Any, Scope], None] | None,
+    ) -> None:
+        trace = sink.trace
+        trace.scratch_base, trace.capacity = scratch_base, scratch_size
+        self._sink = sink
+        self._trace = trace
+        self._log = trace.rows.extend
+        self._kinds = kinds
+        self._binary = kinds.binary
+        self._unary = kinds.unary
+        self._dispatch = kinds.costs.dispatch_ps
+        self._now = start_ps
+        self._checks = checks == "raise"
+        self._scratch = ScratchAllocator(
+            scratch_size, base=scratch_base, checks=checks, watcher=self, live=self._live_blocks
+        )
+        self._scratch.root.index = 0
+        trace.scopes.append(self._scratch.root)
+        self._watch = Watch(scratch_size, scratch_base)
+        self._watched: list[Scope] = []
+        self._flight: list[LoadFuture | RecvFuture] = []
+        self._data = data
+        self._bytes = ScratchBytes(scratch_size, scratch_base) if data else None
+        self._arrays: dict[TileType, dict[int, Array]] = self._bytes._views if self._bytes else {}
+        self._constants: dict[Any, Handle] = {}
+        self._runner = runner
+        self._record = record
+        self._chains: dict[Any, int] = {}
+        self._frame: FrameType | None = None
+        self._chain = 0
+        self._at = 0
+
+    # -- where in the source -----------------------------------------------------------------------------------
+
+    def _enter(self, frame: FrameType) -> FrameType:
+        """The kernel's (or a shared function's) frame that called `tl`; its call chain becomes the current one."""
+        while frame.f_globals.get("__package__") in _INSIDE and frame.f_back is not None:
+            frame = frame.f_back
+        if frame is self._frame:
+            return frame
+        callers = []
+        caller = frame
+        while self._runner is not None and caller.f_back is not None and caller.f_back.f_code is not self._runner:
+            caller = caller.f_back
+            callers.append((caller.f_code, caller.f_lasti))
+        key = (frame.f_code, tuple(callers))
+        chain = self._chains.get(key)
+        if chain is None:
+            chain = self._chains[key] = len(self._trace.chains)
+            self._trace.chains.append(key)
+        self._frame = frame
+        self._chain = chain
+        return frame
+
+    def _line(self) -> str:
+        """The kernel line that is running now, as ``file:line  text``."""
+        from kernbench_nb.sim_engine.source import describe
+
+        frame = self._enter(_getframe(1))
+        return describe(self._trace.chains[self._chain], frame.f_lasti)
+
+    def _row_line(self, row: int) -> str:
+        from kernbench_nb.sim_engine.source import describe
+        from kernbench_nb.sim_engine.trace import AT, CHAIN, STRIDE
+
+        rows = self._trace.rows
+        chain = rows[row * STRIDE + CHAIN]
+        return describe(self._trace.chains[chain], rows[row * STRIDE + AT]) if chain >= 0 else ""
+
+    # -- scratch -----------------------------------------------------------------------------------------------
+
+    def _take(self, kind: Kind, name: str | None, frame: FrameType) -> int:
+        """Allocate a kind's result the careful way: it does not fit, or the cursor is not where rounding leaves it."""
+        ty = kind.ty
+        assert ty is not None
+        if kind.size == 0:
+            return self._scratch.top
+        try:
+            return self._scratch.alloc(
+                ty.nbytes, name=name or self._variable(frame), what=repr(ty), rows=ty.shape[0] if ty.shape else 0
+            )
+        except ScratchOverflowError:
+            self._log((OVERFLOW, self._now, self._scratch.top, ty.nbytes, -1, name, self._chain, frame.f_lasti))
+            raise
+
+    def _variable(self, frame: FrameType) -> str:
+        from kernbench_nb.sim_engine.source import variable_at
+
+        return variable_at(frame.f_code, frame.f_lasti) or ""
+
+    def _handle(self, addr: int, ty: TileType, arena: Scope) -> Handle:
+        handle = Handle()
+        handle.addr = addr
+        handle.ty = ty
+        handle.arena = arena
+        handle.tl = self  # type: ignore[assignment]
+        if self._bytes is not None:
+            handle.arr = self._bytes.view(addr, ty)
+        return handle
+
+    def _result(self, kind: Kind, out: Handle | None, name: str | None, frame: FrameType) -> Handle:
+        """A new handle for a kind's result, or the checked ``out=``."""
+        if out is not None:
+            return out
+        assert kind.ty is not None
+        scratch = self._scratch
+        addr = scratch.top
+        top = addr + kind.size
+        if top <= scratch.fast_top:
+            scratch.top = top
+        else:
+            addr = self._take(kind, name, frame)
+        return self._handle(addr, kind.ty, scratch.arena)
+
+    def _emit(self, kind: Kind, out: Handle, name: str | None, frame: FrameType, a: int = -1, b: int = -1) -> None:
+        """Move the clock over a blocking operation and append its row."""
+        self._now = now = self._now + kind.step
+        self._log((kind.index, now, out.addr, a, b, name, self._chain, frame.f_lasti))
+
+    def _constant(self, value: Any, beside: Handle) -> Handle:
+        """A Python number as an operand: it takes the dtype of the tile beside it, as in Triton."""
+        if value.__class__ is Handle:
+            return value  # type: ignore[no-any-return]
+        if isinstance(value, np.generic):
+            value = value.item()
+        dtype = beside.ty.dtype
+        if isinstance(value, bool):
+            dtype = bool_ if dtype is bool_ else dtype
+        elif isinstance(value, float):
+            dtype = dtype if dtype.is_float else f32
+        elif isinstance(value, int):
+            if dtype is bool_:
+                dtype = i32
+            if not dtype.is_float and not _fits(value, dtype):
+                dtype = i32 if _fits(value, i32) else i64
+        else:
+            raise TypeError(
+                f"expected a tile or a number beside {beside!r}, got {type(value).__name__}; load or create it as a "
+                "tile first."
+            )
+        key = (dtype, value.__class__, value)
+        found = self._constants.get(key) if value else None  # 0.0 and -0.0 are equal, and not the same
+        if found is None:
+            found = Handle()
+            found.addr = -1
+            found.ty = tile_type((), dtype)
+            found.arena = _NOWHERE
+            found.tl = self  # type: ignore[assignment]
+            if self._data:
+                found.arr = np.array(value).astype(dtype.np)
+            if value:
+                self._constants[key] = found
+        return found
+
+    # -- checks ------------------------------------------------------------------------------------------------
+
+    def _own(self, value: Any, what: str) -> Handle:
+        """`value`, which must be a handle of this PE."""
+        if value.__class__ is not Handle:
+            raise TypeError(f"{what} must be a tile, got {type(value).__name__}")
+        if value.tl is not self and value.addr >= 0:
+            raise ValueError(f"{what} is a tile of another PE or another launch; send it, or store it to HBM.")
+        return value  # type: ignore[no-any-return]
+
+    def _inspect(self, *handles: Handle) -> None:
+        """Check that operands whose arena is guarded may be read.
+
+        Raises
+        ------
+        UseAfterScopeError, UninitializedReadError, ReadBeforeWaitError
+            If one may not.
+        """
+        for handle in handles:
+            if not handle.arena.guard:
+                continue
+            if handle.arena.dead:
+                raise self._dead(handle)
+            state = self._watch.find(handle.addr, handle.ty)
+            if state == UNWRITTEN:
+                raise UninitializedReadError(
+                    f"{self._title(handle)} is read at {self._line()}, but nothing was written to"
+                    f"{'' if handle.ty.n == 1 else ' some of'} its bytes since it was made"
+                    f"{self._made(handle)}. Fill it first (out=, tl.copy_to, tl.load), or make it with tl.zeros."
+                )
+            if state == PENDING:
+                raise self._in_flight(handle, "is read")
+
+    def _inspect_target(self, out: Any, operands: tuple[Handle, ...], elementwise: bool, verb: str = "out=") -> Handle:
+        """Check that a result may be written to `out`.
+
+        Raises
+        ------
+        UseAfterScopeError, ReadBeforeWaitError
+            If its bytes were given back, or a load into them is in flight.
+        ValueError
+            If it overlaps an operand without being exactly that operand, or is a broadcast view.
+        """
+        out = self._own(out, verb)
+        if out.arena.guard:
+            if out.arena.dead:
+                raise self._dead(out)
+            if self._watch.find(out.addr, out.ty) == PENDING:
+                raise self._in_flight(out, "is written")
+        if any(t == 0 and n > 1 for n, t in zip(out.ty.shape, out.ty.strides, strict=True)):
+            raise ShapeError(f"{verb} {self._title(out)} is a broadcast view: several elements share one address.")
+        for operand in operands:
+            if operand.addr < 0 or operand.addr >= out.addr + out.ty.extent:
+                continue
+            if out.addr >= operand.addr + operand.ty.extent or (
+                elementwise and operand.addr == out.addr and operand.ty is out.ty
+            ):
+                continue
+            if overlap(out.addr, out.ty, operand.addr, operand.ty):
+                allowed = "it may be an operand only if it is exactly that" if elementwise else "it must not"
+                raise ValueError(
+                    f"{verb} {self._title(out)} at {out.addr} shares bytes with the operand {self._title(operand)} at "
+                    f"{operand.addr}; {allowed}. Write to other scratch and tl.copy_to it."
+                )
+        return out
+
+    def _wrote(self, out: Handle) -> None:
+        """Bytes that were not readable may be so now."""
+        if out.arena.guard and self._watch.high:
+            self._watch.clear(out.addr, out.ty)
+            self._unguard()
+
+    def _guard(self, handle: Handle, state: int) -> None:
+        """Make the bytes of a handle unreadable until they are written (level ``raise`` only)."""
+        if self._checks and handle.ty.n:
+            self._watch.mark(handle.addr, handle.ty, state)
+            if not handle.arena.guard:
+                handle.arena.guard = True
+                self._watched.append(handle.arena)
+
+    def _unguard(self) -> None:
+        if not self._watch.high:
+            for arena in self._watched:
+                arena.guard = arena.dead
+            self._watched.clear()
+
+    # -- errors ------------------------------------------------------------------------------------------------
+
+    def _title(self, handle: Handle) -> str:
+        name = self.name_of(handle)
+        return f"{name!r} {handle.ty}" if name else f"a tile {handle.ty}"
+
+    def _made(self, handle: Handle) -> str:
+        row = self._row_of(handle)
+        line = self._row_line(row) if row is not None else ""
+        return f" at {line}" if line else ""
+
+    def _in_flight(self, handle: Handle, verb: str) -> KernbenchError:
+        return ReadBeforeWaitError(
+            f"{self._title(handle)} {verb} at {self._line()}, but a load into it is still in flight (destination made"
+            f"{self._made(handle)}). Call tl.wait(future) first."
+        )
+
+    def _dead(self, handle: Handle) -> UseAfterScopeError:
+        owner = handle.arena.owner
+        ended = self._site(owner.closed_at)
+        now_there = [b for b in self._live_blocks() if b.addr < handle.addr + handle.ty.extent
+                     and handle.addr < b.addr + max(b.nbytes, 1)]  # fmt: skip
+        if now_there:
+            tenants = "; its bytes now belong to " + ", ".join(
+                f"{b.name or 'a tile'} {b.what}".strip() for b in now_there[:3]
+            )
+        else:
+            tenants = "; its bytes belong to nobody now"
+        return UseAfterScopeError(
+            f"{self._title(handle)} is used at {self._line()} after its scope ended: it was made"
+            f"{self._made(handle)} in scope {handle.arena.path!r}, which ended{f' at {ended}' if ended else ''}"
+            f"{tenants}. Keep what must survive outside the scope: tl.copy_to a handle made before it. (x *= a and "
+            "m = m_new rebind a name to a new handle, which dies with the scope.)"
+        )
+
+    def _site(self, site: Any) -> str:
+        from kernbench_nb.sim_engine.source import describe
+
+        return describe(self._trace.chains[site[0]], site[1]) if site else ""
+
+    def _row_of(self, handle: Handle) -> int | None:
+        from kernbench_nb.sim_engine.memory_log import find_allocation
+
+        return find_allocation(self._trace, handle.addr, handle.arena.index)
+
+    def _live_blocks(self) -> list[Block]:
+        from kernbench_nb.sim_engine.memory_log import live_now
+
+        return live_now(self._trace)
+
+    def name_of(self, handle: Handle) -> str:
+        """The name given with ``name=``, or else the variable that the kernel assigned the tile to."""
+        from kernbench_nb.sim_engine.memory_log import name_of_row
+
+        if handle.addr < 0:
+            return repr(handle.arr.item()) if self._data else "a number"
+        row = self._row_of(handle)
+        return "" if row is None else name_of_row(self._trace, row)
+
+    def value_of(self, handle: Handle, what: str) -> Array:
+        """A copy of a handle's values, checked like any read.
+
+        Raises
+        ------
+        DataModeError
+            In timing mode.
+        """
+        if not self._data:
+            raise no_value(what, handle)
+        if handle.arena.guard:
+            self._inspect(handle)
+        if handle.ty.dtype is bool_:
+            return np.asarray(handle.arr.view(np.uint8) != 0)
+        return np.array(handle.arr)
+
+    # -- scopes: what the allocator tells -----------------------------------------------------------------------
+
+    def scope_opened(self, scope: Scope) -> None:
+        """Record a scope's opening."""
+        scope.index = len(self._trace.scopes)
+        self._trace.scopes.append(scope)
+        chain, at = scope.opened_at or (-1, 0)
+        self._log((OPEN, self._now, scope.save, scope.index, -1, scope.label, chain, at))
+
+    def scope_closing(self, scope: Scope, failing: bool) -> Exception | None:
+        """Before a rewind: record values, poison, and see whether something is still in flight into these bytes."""
+        frame = self._enter(_getframe(1))
+        scope.closed_at = (self._chain, frame.f_lasti)
+        if self._record is not None and scope.kind == "tile" and not failing:
+            self._record(self, scope)
+        if not scope.rewind:
+            return None
+        trouble = None
+        lost = [f for f in self._flight if f.handle.addr >= scope.save]
+        if lost and self._checks:
+            if not failing:
+                names = ", ".join(self._title(f.handle) for f in lost)
+                trouble = PendingLoadError(
+                    f"scope {scope.path!r} ends at {self._line()} while a load into its bytes is in flight: {names}. "
+                    "Wait for it inside the scope, or load into a buffer made before the scope."
+                )
+            for future in lost:
+                future.done = True
+                self._flight.remove(future)
+        return trouble
+
+    def scope_closed(self, scope: Scope) -> None:
+        """After a rewind: the bytes are nobody's."""
+        if scope.rewind:
+            if self._watch.high > scope.save:
+                self._watch.drop_above(scope.save)
+                self._unguard()
+            if self._bytes is not None and self._scratch.checks != "off":
+                self._bytes.poison(scope.save, scope.reach)
+        chain, at = scope.closed_at or (-1, 0)
+        self._log((CLOSE, self._now, self._scratch.top, scope.index, -1, scope.label, chain, at))
+
+
+_POOL = ScratchAllocator(0)
+_NOWHERE = _POOL.root
+"""The arena of Python numbers: never guarded."""
+
+_GROUND = np.empty(0, np.uint8)
+
+
+def overlap(a: int, ta: TileType, b: int, tb: TileType) -> bool:
+    """Whether two tiles share a byte, strides considered."""
+    global _GROUND
+    low = min(a, b)
+    reach = max(a + ta.extent, b + tb.extent) - low
+    if len(_GROUND) < reach:
+        _GROUND = np.empty(reach, np.uint8)
+    x: Array = np.ndarray(ta.shape, ta.dtype.np, _GROUND, a - low, ta.byte_strides)
+    y: Array = np.ndarray(tb.shape, tb.dtype.np, _GROUND, b - low, tb.byte_strides)
+    return np.shares_memory(x, y)
+
+
+def _fits(value: int, dtype: DType) -> bool:
+    if dtype.is_float or dtype is bool_:
+        return dtype.is_float
+    bits = dtype.bits - (dtype.kind == "int")
+    return (-(1 << bits) if dtype.kind == "int" else 0) <= value < 1 << bits
+
+
+def cdiv(a: int, b: int) -> int:
+    """Division rounded up, of non-negative integers."""
+    return -(-a // b)
+
+
+def as_shape(shape: Any, op: str) -> tuple[int, ...]:
+    """A tuple of non-negative extents from an int or a sequence.
+
+    Raises
+    ------
+    ShapeError
+        If an extent is negative or no integer.
+    """
+    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        out = tuple(int(n.__index__()) for n in parts)
+    except AttributeError:
+        raise ShapeError(f"{op}: a shape holds integers, got {shape!r}") from None
+    if any(n < 0 for n in out):
+        raise ShapeError(f"{op}: a shape cannot have a negative extent, got {out}")
+    return out
+
+
+__all__ = ["Core", "as_shape", "cdiv", "overlap"]

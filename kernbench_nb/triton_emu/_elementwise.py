@@ -1,0 +1,333 @@
+"""Elementwise operations. The hot path of the language is written out here, twice: for one operand and for two."""
+
+from __future__ import annotations
+
+from sys import _getframe
+from typing import Any, Protocol
+
+from kernbench_nb.dtypes import resolve_dtype
+from kernbench_nb.triton_emu._core import Core
+from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.kinds import BINARY, UNARY
+
+__all__ = ["Elementwise"]
+
+
+class BinaryOp(Protocol):
+    """The signature of an operation on two tiles."""
+
+    def __call__(self, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
+        """Compute it."""
+
+
+class UnaryOp(Protocol):
+    """The signature of an operation on one tile."""
+
+    def __call__(self, x: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:
+        """Compute it."""
+
+
+def _binary(op: str, formula: str, note: str = "") -> Any:
+    at = BINARY.index(op)
+
+    def operation(self: Core, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        if y.__class__ is not Handle:
+            y = self._constant(y, self._own(x, op))
+        elif x.__class__ is not Handle:
+            x = self._constant(x, y)
+        if out is None:
+            try:
+                kind = self._binary[at][x.ty][y.ty]
+            except KeyError:
+                kind = self._kinds.make_binary(op, x.ty, y.ty)
+            if x.arena.guard or y.arena.guard:
+                self._inspect(x, y)
+            scratch = self._scratch
+            addr = scratch.top
+            top = addr + kind.size
+            if top <= scratch.fast_top:
+                scratch.top = top
+            else:
+                addr = self._take(kind, name, frame)
+            out = Handle()
+            out.addr = addr
+            out.ty = kind.ty  # type: ignore[assignment]
+            out.arena = scratch.arena
+            out.tl = self  # type: ignore[assignment]
+            if self._data:
+                try:
+                    out.arr = self._arrays[out.ty][addr]
+                except KeyError:
+                    out.arr = self._bytes.view(addr, out.ty)  # type: ignore[union-attr]
+        else:
+            kind = self._kinds.make_binary(op, x.ty, y.ty, self._own(out, "out=").ty)
+            if x.arena.guard or y.arena.guard:
+                self._inspect(x, y)
+            self._inspect_target(out, (x, y), True)
+            self._wrote(out)
+        self._now = now = self._now + kind.step
+        self._log((kind.index, now, out.addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
+        if self._data:
+            kind.run(x.arr, y.arr, out.arr)  # type: ignore[misc]
+        return out
+
+    operation.__name__ = operation.__qualname__ = op
+    operation.__doc__ = f"""{formula}, elementwise.
+
+        Parameters
+        ----------
+        x, y
+            Tiles of this PE that broadcast (extents equal or 1), or one tile and one number, which takes its dtype.
+        out
+            Written instead of allocating; may be exactly an operand.
+        name
+            What views call the result.
+
+        Returns
+        -------
+        Handle
+            {note or "In the wider dtype of the two."}
+
+        Notes
+        -----
+        Math engine: ``fill + ceil(n / lanes) * c`` cycles for n results (machine.md 3).
+
+        Raises
+        ------
+        ShapeError, DTypeError, UseAfterScopeError, ScratchOverflowError
+            Before anything is logged or allocated.
+        """
+    return operation
+
+
+def _unary(op: str, formula: str) -> Any:
+    at = UNARY.index(op)
+
+    def operation(self: Core, x: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        if x.__class__ is not Handle:
+            self._own(x, op)
+        if out is None:
+            try:
+                kind = self._unary[at][x.ty]
+            except KeyError:
+                kind = self._kinds.make_unary(op, x.ty)
+            if x.arena.guard:
+                self._inspect(x)
+            scratch = self._scratch
+            addr = scratch.top
+            top = addr + kind.size
+            if top <= scratch.fast_top:
+                scratch.top = top
+            else:
+                addr = self._take(kind, name, frame)
+            out = Handle()
+            out.addr = addr
+            out.ty = kind.ty  # type: ignore[assignment]
+            out.arena = scratch.arena
+            out.tl = self  # type: ignore[assignment]
+            if self._data:
+                try:
+                    out.arr = self._arrays[out.ty][addr]
+                except KeyError:
+                    out.arr = self._bytes.view(addr, out.ty)  # type: ignore[union-attr]
+        else:
+            kind = self._kinds.make_unary(op, x.ty, self._own(out, "out=").ty)
+            if x.arena.guard:
+                self._inspect(x)
+            self._inspect_target(out, (x,), True)
+            self._wrote(out)
+        self._now = now = self._now + kind.step
+        self._log((kind.index, now, out.addr, x.addr, -1, name, self._chain, frame.f_lasti))
+        if self._data:
+            kind.run(x.arr, out.arr)  # type: ignore[misc]
+        return out
+
+    operation.__name__ = operation.__qualname__ = op
+    operation.__doc__ = f"""{formula}, elementwise, in the dtype of x (16- and 8-bit floats compute in f32).
+
+        Parameters
+        ----------
+        x
+            A tile of this PE.
+        out
+            Written instead of allocating; may be exactly x.
+        name
+            What views call the result.
+
+        Notes
+        -----
+        Math engine: ``fill + ceil(n / lanes) * c`` cycles for n results (machine.md 3).
+
+        Raises
+        ------
+        DTypeError, UseAfterScopeError, ScratchOverflowError
+            Before anything is logged or allocated.
+        """
+    return operation
+
+
+class Elementwise(Core):
+    """Operations that treat each element alike."""
+
+    __slots__ = ()
+
+    add: BinaryOp = _binary("add", "x + y")
+    sub: BinaryOp = _binary("sub", "x - y")
+    mul: BinaryOp = _binary("mul", "x * y")
+    div: BinaryOp = _binary("div", "x / y", "In f32 if both are f16 or integers, else in the wider dtype.")
+    floordiv: BinaryOp = _binary("floordiv", "x // y of integers, truncated towards zero as in Triton")
+    mod: BinaryOp = _binary("mod", "The remainder of x / y, with the sign of x as in Triton")
+    pow: BinaryOp = _binary("pow", "x ** y")
+    maximum: BinaryOp = _binary("maximum", "The larger of x and y; NaN propagates")
+    minimum: BinaryOp = _binary("minimum", "The smaller of x and y; NaN propagates")
+    and_: BinaryOp = _binary("and_", "x & y of integers or bool")
+    or_: BinaryOp = _binary("or_", "x | y of integers or bool")
+    xor: BinaryOp = _binary("xor", "x ^ y of integers or bool")
+    eq: BinaryOp = _binary("eq", "x == y", "bool")
+    ne: BinaryOp = _binary("ne", "x != y", "bool")
+    lt: BinaryOp = _binary("lt", "x < y", "bool")
+    le: BinaryOp = _binary("le", "x <= y", "bool")
+    gt: BinaryOp = _binary("gt", "x > y", "bool")
+    ge: BinaryOp = _binary("ge", "x >= y", "bool")
+
+    exp: UnaryOp = _unary("exp", "e ** x")
+    exp2: UnaryOp = _unary("exp2", "2 ** x")
+    log: UnaryOp = _unary("log", "Logarithm, base e")
+    log2: UnaryOp = _unary("log2", "Logarithm, base 2")
+    sqrt: UnaryOp = _unary("sqrt", "Square root")
+    rsqrt: UnaryOp = _unary("rsqrt", "1 / sqrt(x)")
+    sigmoid: UnaryOp = _unary("sigmoid", "1 / (1 + e ** -x)")
+    erf: UnaryOp = _unary("erf", "Error function")
+    sin: UnaryOp = _unary("sin", "Sine of x in radians")
+    cos: UnaryOp = _unary("cos", "Cosine of x in radians")
+    floor: UnaryOp = _unary("floor", "Largest integer not above x")
+    ceil: UnaryOp = _unary("ceil", "Smallest integer not below x")
+    neg: UnaryOp = _unary("neg", "-x")
+    abs: UnaryOp = _unary("abs", "Absolute value")
+    invert: UnaryOp = _unary("invert", "~x of integers or bool")
+
+    def cast(
+        self, x: Handle, dtype: Any, bitcast: bool = False, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
+        """Convert to another dtype, rounding once to nearest even.
+
+        Parameters
+        ----------
+        x
+            A tile.
+        dtype
+            Anything that `resolve_dtype` knows. Converting to the dtype that it has returns `x` itself, as in Triton.
+        bitcast
+            Show the same bytes as another dtype of the same size: a view, free of charge.
+        out, name
+            As everywhere.
+
+        Raises
+        ------
+        DTypeError
+            For an unknown dtype, or a bitcast between sizes.
+        """
+        frame = self._enter(_getframe(1))
+        self._own(x, "cast")
+        to = resolve_dtype(dtype)
+        if bitcast:
+            return self._bitcast(x, to)
+        if to is x.ty.dtype and out is None:
+            return x
+        kind = self._kinds.cast(x.ty, to, None if out is None else self._own(out, "out=").ty)
+        return self._apply(kind, (x,), out, name, frame)
+
+    def where(
+        self, condition: Handle, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
+        """`x` where `condition` holds, else `y`, elementwise; what is not chosen does not matter, NaN included.
+
+        Parameters
+        ----------
+        condition
+            bool tile (or integers, true unless 0).
+        x, y
+            Tiles or numbers that broadcast with it.
+        out, name
+            As everywhere.
+        """
+        frame = self._enter(_getframe(1))
+        condition = self._own(condition, "where: condition")
+        if x.__class__ is Handle:
+            y = self._constant(y, x)
+        elif y.__class__ is Handle:
+            x = self._constant(x, y)
+        else:
+            fallback = self._like(condition, isinstance(x, float) or isinstance(y, float))
+            x, y = self._constant(x, fallback), self._constant(y, fallback)
+        kind = self._kinds.where(condition.ty, x.ty, y.ty, None if out is None else self._own(out, "out=").ty)
+        return self._apply(kind, (condition, x, y), out, name, frame)
+
+    def fma(self, x: Handle, y: Any, z: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
+        """x * y + z, elementwise, rounded once."""
+        frame = self._enter(_getframe(1))
+        self._own(x, "fma: x")
+        y, z = self._constant(y, x), self._constant(z, x)
+        kind = self._kinds.ternary("fma", x.ty, y.ty, z.ty, None if out is None else self._own(out, "out=").ty)
+        return self._apply(kind, (x, y, z), out, name, frame)
+
+    def clamp(
+        self, x: Handle, min: Any, max: Any, *, out: Handle | None = None, name: str | None = None  # noqa: A002
+    ) -> Handle:
+        """`x` held between `min` and `max`, elementwise; NaN stays NaN."""
+        frame = self._enter(_getframe(1))
+        self._own(x, "clamp: x")
+        low, high = self._constant(min, x), self._constant(max, x)
+        kind = self._kinds.ternary("clamp", x.ty, low.ty, high.ty, None if out is None else self._own(out, "out=").ty)
+        return self._apply(kind, (x, low, high), out, name, frame)
+
+    # -- shared by everything that is not the hot path ---------------------------------------------------------
+
+    def _apply(
+        self,
+        kind: Any,
+        operands: tuple[Handle, ...],
+        out: Handle | None,
+        name: str | None,
+        frame: Any,
+        elementwise: bool = True,
+    ) -> Handle:
+        """One private operation from start to end: checks, scratch, clock, row, numpy."""
+        for operand in operands:
+            if operand.arena.guard:
+                self._inspect(operand)
+        if out is not None:
+            self._inspect_target(out, operands, elementwise)
+            self._wrote(out)
+        result = self._result(kind, out, name, frame)
+        addresses = [x.addr for x in operands]
+        if len(addresses) > 2:
+            self._trace.more[len(self._trace)] = tuple(addresses[2:])
+        a, b = (*addresses, -1, -1)[:2]
+        self._emit(kind, result, name, frame, a, b)
+        if self._data and kind.run is not None:
+            kind.run(*(x.arr for x in operands), result.arr)
+        return result
+
+    def _bitcast(self, x: Handle, dtype: Any) -> Handle:
+        raise NotImplementedError
+
+    def _like(self, x: Handle, floating: bool) -> Handle:
+        """A stand-in that numbers take their dtype from."""
+        from kernbench_nb.dtypes import f32, i32
+        from kernbench_nb.memory import tile_type
+
+        like = Handle()
+        like.ty = tile_type((), f32 if floating else i32)
+        like.addr = -1
+        like.arena = x.arena
+        like.tl = x.tl
+        return like
+
+

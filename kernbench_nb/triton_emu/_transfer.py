@@ -1,0 +1,481 @@
+"""What moves bytes: HBM loads and stores, copies within the scratch, messages between PEs."""
+
+from __future__ import annotations
+
+from sys import _getframe
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from kernbench_nb.dtypes import DType, bool_, resolve_dtype
+from kernbench_nb.errors import DTypeError, ShapeError
+from kernbench_nb.memory import TileType, tile_type
+from kernbench_nb.memory.layout import Shape, row_major
+from kernbench_nb.memory.store import POISON, Shard
+from kernbench_nb.memory.watch import PENDING
+from kernbench_nb.sim_engine.trace import Kind
+from kernbench_nb.triton_emu import numerics
+from kernbench_nb.triton_emu._core import as_shape
+from kernbench_nb.triton_emu._views import Views
+from kernbench_nb.triton_emu.handles import Handle, LoadFuture, Pointer, RecvFuture
+
+__all__ = ["Transfers"]
+
+
+class Transfers(Views):
+    """Operations that are not private to the PE, and copies.
+
+    Notes
+    -----
+    HBM: first in, first out per slice, busy ``setup + bytes / (efficiency * peak)``, data there `latency` later.
+    A masked load or store is charged like a whole one, in both modes: the DMA engine moves tiles.
+    """
+
+    __slots__ = ()
+
+    # -- HBM -> scratch ----------------------------------------------------------------------------------------
+
+    def load(
+        self,
+        ptr: Pointer,
+        shape: Any = (),
+        dtype: Any = None,
+        strides: Any = None,
+        mask: Any = None,
+        other: Any = None,
+        out: Handle | None = None,
+        name: str | None = None,
+    ) -> Handle:
+        """Load a tile from HBM and wait for it.
+
+        Parameters
+        ----------
+        ptr
+            Address of the first element.
+        shape
+            Shape of the tile; ``()`` loads a scalar.
+        dtype
+            Must be the tensor's if given: DMA does not convert.
+        strides
+            Element strides in HBM; row-major by default. The tile itself is contiguous.
+        mask
+            bool tile (or a bool) that broadcasts to the shape; where it is false nothing is read.
+        other
+            What masked lanes hold: a number or a tile. Without it they are poison (NaN for floats).
+        out
+            A contiguous tile of this shape and dtype to load into, instead of allocating.
+        name
+            What views call it.
+
+        Raises
+        ------
+        OutOfBoundsError
+            If the tile leaves the shard, naming tensor, shard, offset and extent.
+        """
+        frame = self._enter(_getframe(1))
+        handle, ready, source, fill = self._issue_load(ptr, shape, dtype, strides, mask, other, out, name, frame)
+        self._now = ready
+        if out is not None:
+            self._wrote(out)
+        if self._data:
+            _deliver(handle, source, fill)
+        return handle
+
+    def load_async(
+        self,
+        ptr: Pointer,
+        shape: Any = (),
+        dtype: Any = None,
+        strides: Any = None,
+        mask: Any = None,
+        other: Any = None,
+        out: Handle | None = None,
+        name: str | None = None,
+    ) -> LoadFuture:
+        """Issue a load and go on; same arguments as `load`.
+
+        The source bytes are taken as they are now; the destination changes at `wait` and must not be touched before.
+
+        Returns
+        -------
+        LoadFuture
+            With the destination as ``.handle``.
+        """
+        frame = self._enter(_getframe(1))
+        handle, ready, source, fill = self._issue_load(ptr, shape, dtype, strides, mask, other, out, name, frame)
+        future = LoadFuture(self, handle, ready, ptr.shard, source, fill)  # type: ignore[arg-type]
+        if source is not None:
+            ptr.shard.lend(future)
+        self._flight.append(future)
+        self._guard(handle, PENDING)
+        return future
+
+    def _issue_load(
+        self, ptr: Any, shape: Any, dtype: Any, strides: Any, mask: Any, other: Any, out: Handle | None,
+        name: str | None, frame: FrameType,
+    ) -> tuple[Handle, int, Any, Any]:  # fmt: skip
+        if ptr.__class__ is not Pointer:
+            raise TypeError(f"load: expected a pointer (a kernel's tensor argument, plus elements), got {_kind_of(ptr)}")
+        shard = ptr.shard
+        if shape.__class__ is not tuple:
+            shape = as_shape(shape, "load")
+        if dtype is not None and resolve_dtype(dtype) is not shard.dtype:
+            raise DTypeError(
+                f"load: dtype={resolve_dtype(dtype)} but tensor {shard.tensor!r} is {shard.dtype}, and DMA does not "
+                f"convert: load it as {shard.dtype}, then .to({resolve_dtype(dtype)})."
+            )
+        key = (shape, strides, out is None)
+        try:
+            kind, steps = shard.kinds[key]
+        except (KeyError, TypeError):
+            kind, steps = self._load_kind(shard, shape, strides, out is None)
+        ty: TileType = kind.ty
+        masked = mask is not None
+        if not masked:
+            shard.check(ptr.offset, ty.shape, steps, "load")
+        elif mask.__class__ is Handle or other.__class__ is Handle:
+            self._inspect(*(h for h in (mask, other) if h.__class__ is Handle))
+        if out is not None:
+            self._inspect_target(out, (), False)
+            if out.ty is not ty:
+                raise ShapeError(f"load: out= is {out.ty}, the tile is {ty}; out= must be contiguous and match.")
+        lanes = _lanes(shard, ptr.offset, ty.shape, steps, mask, "masked load") if masked and self._data else None
+        handle = self._result(kind, out, name, frame)
+        start, ready = self._sink.read(self._now + self._dispatch, shard.owner, kind.nbytes)
+        source = fill = None
+        if lanes is not None:
+            fill = _filled(shard, ty, *lanes, other)
+        elif self._data:
+            source = shard.window(ptr.offset, ty.shape, steps)
+        self._now += self._dispatch
+        self._log((kind.index, ready, handle.addr, ptr.offset, start, name, self._chain, frame.f_lasti))
+        return handle, ready, source, fill
+
+    def _load_kind(self, shard: Any, shape: Any, strides: Any, allocates: bool) -> tuple[Kind, Shape | None]:
+        shape = as_shape(shape, "load")
+        steps = None if strides is None else tuple(int(t) for t in strides)
+        if steps is not None and len(steps) != len(shape):
+            raise ShapeError(f"load: shape {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}.")
+        ty = tile_type(shape, shard.dtype)
+        kind = self._kinds.dma("dma_read", shard.tensor, ty, ty.nbytes, *self._dma_cost(ty.nbytes), allocates)
+        shard.kinds[(shape, strides if strides is None else tuple(strides), allocates)] = kind, steps
+        return kind, steps
+
+    def _dma_cost(self, nbytes: int) -> tuple[int, int]:
+        """(from start to data, busy) of one's own slice, in ps."""
+        costs: Any = self._kinds.costs
+        busy = costs.hbm_busy_ps(nbytes) if hasattr(costs, "hbm_busy_ps") else 0
+        return busy + getattr(costs, "hbm_latency_ps", 0), busy
+
+    def wait(self, *futures: Any) -> Any:
+        """Wait for loads (and receives); their handles may be read afterwards.
+
+        Parameters
+        ----------
+        futures
+            What `load_async` or `recv_async` returned. Waiting twice costs nothing.
+
+        Returns
+        -------
+        Handle, or a tuple of Handles
+            One for one future, else in order.
+        """
+        for future in futures:
+            if future.__class__ is RecvFuture:
+                self._finish_recv(future)
+                continue
+            if future.__class__ is not LoadFuture:
+                raise TypeError(f"wait: expected futures of load_async or recv_async, got {_kind_of(future)}")
+            if future.done:
+                continue
+            if future.tl is not self:
+                raise ValueError("wait: this future belongs to another PE or another launch.")
+            future.done = True
+            self._flight.remove(future)
+            if future.ready_ps > self._now:
+                self._now = future.ready_ps
+            handle = future.handle
+            self._wrote(handle)
+            if self._data:
+                _deliver(handle, future.source, future.fill)
+                if future.source is not None:
+                    future.shard.release(future)
+                future.source = future.fill = None
+        handles = tuple(f.handle for f in futures)
+        return handles[0] if len(handles) == 1 else handles
+
+    # -- scratch -> HBM ----------------------------------------------------------------------------------------
+
+    def store(self, ptr: Pointer, value: Any, mask: Any = None, strides: Any = None) -> None:
+        """Store a tile (or a number) to HBM, converted to the tensor's dtype, and wait until it is written.
+
+        Parameters
+        ----------
+        ptr
+            Address of the first element.
+        value
+            A tile, of any strides, or a number.
+        mask
+            bool tile (or a bool) that broadcasts to the value's shape; where it is false nothing is written.
+        strides
+            Element strides in HBM; row-major by default.
+
+        Raises
+        ------
+        OutOfBoundsError
+            If an unmasked element leaves the shard.
+        """
+        frame = self._enter(_getframe(1))
+        if ptr.__class__ is not Pointer:
+            raise TypeError(f"store: expected a pointer (a kernel's tensor argument), got {_kind_of(ptr)}")
+        shard = ptr.shard
+        if value.__class__ is not Handle:
+            value = self._constant(value, self._like_dtype(shard.dtype))
+        if value.arena.guard:
+            self._inspect(value)
+        if mask.__class__ is Handle:
+            self._inspect(mask)
+        shape = value.ty.shape
+        steps = None if strides is None else tuple(int(t) for t in strides)
+        if steps is not None and len(steps) != len(shape):
+            raise ShapeError(f"store: value {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}.")
+        if mask is None:
+            shard.check(ptr.offset, shape, steps, "store")
+        key = ("store", value.ty)
+        kind = shard.kinds.get(key)
+        if kind is None:
+            nbytes = value.ty.n * shard.dtype.itemsize
+            _, busy = self._dma_cost(nbytes)
+            kind = self._kinds.dma("dma_write", shard.tensor, value.ty, nbytes, busy, busy, False)
+            shard.kinds[key] = kind
+        lanes = _lanes(shard, ptr.offset, shape, steps, mask, "masked store") if mask is not None and self._data else None
+        start, end = self._sink.write(self._now + self._dispatch, shard.owner, kind.nbytes)
+        self._now = end
+        self._log((kind.index, end, value.addr, ptr.offset, start, None, self._chain, frame.f_lasti))
+        if self._data:
+            data = shard.writable()
+            if lanes is not None:
+                allowed, where = lanes
+                converted = np.empty(shape, shard.dtype.np)
+                numerics.convert(converted, value.arr)
+                data[where] = converted[allowed]
+            elif value.ty.n:
+                numerics.convert(shard.window(ptr.offset, shape, steps), value.arr)
+
+    def _like_dtype(self, dtype: DType) -> Handle:
+        like = Handle()
+        like.ty = tile_type((), dtype)
+        return like
+
+    # -- within the scratch ------------------------------------------------------------------------------------
+
+    def copy_to(self, dst: Handle, src: Handle) -> Handle:
+        """Copy `src` into the bytes of `dst`, converted to its dtype; `dst` keeps its address. Logged as `copy`.
+
+        Parameters
+        ----------
+        dst, src
+            Tiles of the same shape.
+
+        Returns
+        -------
+        Handle
+            `dst`.
+
+        Notes
+        -----
+        Math engine, ``ceil(dst bytes / tcm bytes a cycle)`` cycles, no fill (machine.md 3).
+
+        Raises
+        ------
+        ShapeError
+            If the shapes differ; both are named.
+        """
+        frame = self._enter(_getframe(1))
+        self._own(dst, "copy_to: dst")
+        self._own(src, "copy_to: src")
+        if dst.ty.shape != src.ty.shape:
+            raise ShapeError(
+                f"copy_to: dst {self._title(dst)} and src {self._title(src)} have different shapes; nothing is "
+                "broadcast or reshaped here."
+            )
+        return self._apply(self._kinds.copy("copy", src.ty, dst.ty), (src,), dst, None, frame)
+
+    def clone(self, x: Handle, *, name: str | None = None) -> Handle:
+        """A new contiguous tile with the values of `x`; ``x.copy()`` is the same. Logged as `clone`."""
+        frame = self._enter(_getframe(1))
+        self._own(x, "copy")
+        return self._apply(self._kinds.copy("clone", x.ty, None), (x,), None, name, frame)
+
+    # -- between PEs -------------------------------------------------------------------------------------------
+
+    def send(self, direction: str | int, x: Handle) -> None:
+        """Send a tile and go on as soon as the message has a slot; it carries the bytes as they are now.
+
+        Parameters
+        ----------
+        direction
+            A direction that the SFR configuration installed (``"E"``, ``"pe_prev"``, ...), or a global PE index.
+        x
+            The tile.
+
+        Raises
+        ------
+        MessageError
+            If there is no such direction or peer.
+        DeadlockError
+            If nobody will ever make room for it.
+        """
+        frame = self._enter(_getframe(1))
+        self._own(x, "send")
+        if x.arena.guard:
+            self._inspect(x)
+        payload = np.array(x.arr) if self._data else None
+        start, arrive, resume, peer = self._sink.send(
+            self._now + self._dispatch, direction, payload, x.ty.nbytes, x.ty.shape, x.ty.dtype.name, self._line_of(frame)
+        )
+        self._now = resume
+        kind = self._kinds.message("ipc_send", x.ty, direction, peer, arrive - start, False)
+        self._log((kind.index, arrive, x.addr, -1, start, None, self._chain, frame.f_lasti))
+
+    def recv(
+        self, direction: str | int, shape: Any, dtype: Any, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
+        """Wait for a message and take it; shape and dtype must be those that were sent.
+
+        Parameters
+        ----------
+        direction
+            Where it comes from, seen from here: a direction that the SFR configuration installed, or a global PE.
+        shape, dtype
+            Of the message.
+        out
+            A contiguous tile to receive into, instead of allocating.
+        name
+            What views call it.
+
+        Raises
+        ------
+        MessageError
+            If the two ends do not agree; both are named.
+        DeadlockError
+            If nobody will ever send it.
+        """
+        frame = self._enter(_getframe(1))
+        handle = self._recv_target(shape, dtype, out, name, frame)
+        self._take_message(handle, direction, self._now + self._dispatch, out is None, name, frame)
+        return handle
+
+    def recv_async(
+        self, direction: str | int, shape: Any, dtype: Any, out: Handle | None = None, name: str | None = None
+    ) -> RecvFuture:
+        """Announce a receive and go on; the message is taken at `wait`. Same arguments as `recv`."""
+        frame = self._enter(_getframe(1))
+        handle = self._recv_target(shape, dtype, out, name, frame)
+        self._now += self._dispatch
+        future = RecvFuture(self, handle, direction)  # type: ignore[arg-type]
+        future.name = name, out is None
+        self._flight.append(future)
+        self._guard(handle, PENDING)
+        return future
+
+    def _finish_recv(self, future: RecvFuture) -> None:
+        if future.done:
+            return
+        frame = self._enter(_getframe(2))
+        future.done = True
+        self._flight.remove(future)
+        name, allocated = future.name
+        self._take_message(future.handle, future.direction, self._now, allocated, name, frame)
+
+    def _recv_target(self, shape: Any, dtype: Any, out: Handle | None, name: str | None, frame: FrameType) -> Handle:
+        ty = tile_type(as_shape(shape, "recv"), resolve_dtype(dtype))
+        if out is not None:
+            self._inspect_target(out, (), False)
+            if out.ty is not ty:
+                raise ShapeError(f"recv: out= is {out.ty}, the message is {ty}; out= must be contiguous and match.")
+            return out
+        scratch = self._scratch
+        addr = scratch.top
+        if addr + ty.size <= scratch.fast_top:
+            scratch.top = addr + ty.size
+        else:
+            addr = self._take(Kind("ipc_recv", "ipc", ty=ty, size=ty.size), name, frame)
+        return self._handle(addr, ty, scratch.arena)
+
+    def _take_message(
+        self, handle: Handle, direction: str | int, issue: int, allocated: bool, name: str | None, frame: FrameType
+    ) -> None:
+        ty = handle.ty
+        end, payload, peer = self._sink.recv(issue, direction, ty.shape, ty.dtype.name, self._line_of(frame))
+        self._now = end
+        self._wrote(handle)
+        kind = self._kinds.message("ipc_recv", ty, direction, peer, 0, allocated)
+        self._log((kind.index, end, handle.addr, -1, issue, name, self._chain, frame.f_lasti))
+        if self._data:
+            handle.arr[...] = payload
+
+    def barrier(self) -> None:
+        """Wait until every PE of the launch is here."""
+        frame = self._enter(_getframe(1))
+        issue = self._now + self._dispatch
+        self._now = end = self._sink.barrier(issue, self._line_of(frame))
+        kind = self._kinds.message("barrier", tile_type((), bool_), "all", -1, 0, False)
+        self._log((kind.index, end, -1, -1, issue, None, self._chain, frame.f_lasti))
+
+    def _line_of(self, frame: FrameType) -> Any:
+        chain, at = self._trace.chains[self._chain], frame.f_lasti
+
+        def where() -> str:
+            from kernbench_nb.sim_engine.source import describe
+
+            return describe(chain, at)
+
+        return where
+
+
+def _deliver(handle: Handle, source: Any, fill: Any) -> None:
+    if handle.ty.n:
+        handle.arr[...] = fill if source is None else source
+
+
+def _lanes(shard: Shard, offset: int, shape: Shape, steps: Shape | None, mask: Any, verb: str) -> tuple[Any, Any]:
+    """Which elements a mask lets through, and their addresses in the shard, which must lie inside."""
+    truth = mask.arr != 0 if mask.__class__ is Handle else np.asarray(mask, np.bool_)
+    try:
+        allowed = np.broadcast_to(truth, shape)
+    except ValueError:
+        raise ShapeError(f"{verb}: mask of shape {truth.shape} does not broadcast to the tile's {shape}.") from None
+    where = _addresses(offset, shape, steps)[allowed]
+    for edge in (int(where.min()), int(where.max())) if where.size else ():
+        shard.check(edge, (), None, verb)
+    return allowed, where
+
+
+def _filled(shard: Shard, ty: TileType, allowed: Any, where: Any, other: Any) -> Any:
+    """The tile of a masked load: masked lanes are never read, and poison unless `other` says what they are."""
+    if other is None:
+        fill = np.frombuffer(bytes([POISON]) * ty.nbytes, ty.dtype.np).reshape(ty.shape).copy()
+    else:
+        fill = np.empty(ty.shape, ty.dtype.np)
+        numerics.convert(fill, np.broadcast_to(other.arr if other.__class__ is Handle else np.asarray(other), ty.shape))
+    assert shard.data is not None
+    fill[allowed] = shard.data[where]
+    return fill
+
+
+def _addresses(offset: int, shape: Shape, steps: Shape | None) -> Any:
+    """Element addresses of a tile, as an array of its shape."""
+    where = np.full(shape, offset, np.int64)
+    for axis, step in enumerate(row_major(shape) if steps is None else steps):
+        along = [1] * len(shape)
+        along[axis] = shape[axis]
+        where += np.arange(shape[axis], dtype=np.int64).reshape(along) * step
+    return where
+
+
+def _kind_of(value: Any) -> str:
+    return repr(value) if isinstance(value, (int, float, str, Handle)) else type(value).__name__
+
+

@@ -1,0 +1,207 @@
+"""Views: other shapes and strides of the same bytes. They cost nothing, move nothing and are not logged."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from kernbench_nb.dtypes import DType
+from kernbench_nb.errors import DTypeError, ShapeError
+from kernbench_nb.memory import TileType, tile_type
+from kernbench_nb.memory.layout import Shape
+from kernbench_nb.triton_emu._core import as_shape
+from kernbench_nb.triton_emu._reduce import Reductions
+from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.promote import broadcast_shapes, normal_axis, reshape_strides
+
+__all__ = ["Views"]
+
+
+def _sequence(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of ``f(1, 2)`` and of ``f((1, 2))`` alike."""
+    return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else parts
+
+
+class Views(Reductions):
+    """Operations that only look at a tile another way."""
+
+    __slots__ = ()
+
+    def _view(self, x: Handle, ty: TileType, offset: int = 0) -> Handle:
+        if x.arena.guard and x.arena.dead:
+            raise self._dead(x)
+        return self._handle(x.addr + offset, ty, x.arena)
+
+    def reshape(self, input: Handle, *shape: Any) -> Handle:  # noqa: A002
+        """The same elements in row-major order in a new shape; one extent may be -1.
+
+        Raises
+        ------
+        ShapeError
+            If the number of elements differs, or strides cannot express it (then a ``.copy()`` can).
+        """
+        self._own(input, "reshape")
+        ty = input.ty
+        key = ("reshape", shape)
+        try:
+            found = ty.derived.get(key)
+        except TypeError:  # a list is not hashable
+            return self.reshape(input, *_sequence(shape))
+        if found is None:
+            found = ty.derived[key] = 0, self._reshaped(ty, _sequence(shape))
+        return self._view(input, found[1])
+
+    view = reshape
+
+    def _reshaped(self, ty: TileType, shape: tuple[Any, ...]) -> TileType:
+        wanted = list(shape)
+        if wanted.count(-1) == 1:
+            rest = prod(n for n in wanted if n != -1)
+            wanted[wanted.index(-1)] = ty.n // rest if rest else 0
+        to = as_shape(tuple(wanted), "reshape")
+        if prod(to) != ty.n:
+            raise ShapeError(f"reshape of {ty.shape} ({ty.n} elements) to {tuple(shape)} ({prod(to)} elements).")
+        strides = reshape_strides(ty, to)
+        if strides is None:
+            raise ShapeError(
+                f"reshape of {ty.shape} with strides {ty.strides} to {to} cannot be expressed by strides, and a view "
+                "moves nothing: make a contiguous tile first with .copy()."
+            )
+        return tile_type(to, ty.dtype, strides)
+
+    def trans(self, input: Handle, *dims: int) -> Handle:  # noqa: A002
+        """Exchange the last two dimensions, or permute all of them if they are given."""
+        self._own(input, "trans")
+        if dims:
+            return self.permute(input, *dims)
+        rank = len(input.ty.shape)
+        if rank < 2:
+            raise ShapeError(f"trans: a tile of shape {input.ty.shape} has no two dimensions to exchange.")
+        return self.permute(input, *range(rank - 2), rank - 1, rank - 2)
+
+    def permute(self, input: Handle, *dims: Any) -> Handle:  # noqa: A002
+        """Reorder the dimensions."""
+        self._own(input, "permute")
+        ty = input.ty
+        key = ("permute", dims)
+        try:
+            found = ty.derived.get(key)
+        except TypeError:
+            return self.permute(input, *_sequence(dims))
+        if found is None:
+            order = tuple(normal_axis(d, ty.shape, "permute") for d in _sequence(dims))
+            if sorted(order) != list(range(len(ty.shape))):
+                raise ShapeError(f"permute: {_sequence(dims)} is no order of the dimensions of {ty.shape}.")
+            to = tile_type(tuple(ty.shape[i] for i in order), ty.dtype, tuple(ty.strides[i] for i in order))
+            found = ty.derived[key] = 0, to
+        return self._view(input, found[1])
+
+    def expand_dims(self, input: Handle, axis: int) -> Handle:  # noqa: A002
+        """Add a dimension of extent 1 at `axis`."""
+        self._own(input, "expand_dims")
+        shape = input.ty.shape
+        at = normal_axis(axis, (*shape, 1), "expand_dims")
+        return self.reshape_any(input, (*shape[:at], 1, *shape[at:]), (*input.ty.strides[:at], 0, *input.ty.strides[at:]))
+
+    def reshape_any(self, x: Handle, shape: Shape, strides: Shape, offset: int = 0) -> Handle:
+        """A view with given shape, element strides and offset in elements; the caller answers for them."""
+        return self._view(x, tile_type(shape, x.ty.dtype, strides), offset * x.ty.dtype.itemsize)
+
+    def index(self, x: Handle, index: Any) -> Handle:
+        """``x[...]`` with slices, None, integers and an ellipsis: a view.
+
+        Raises
+        ------
+        ShapeError
+            For too many indices, an integer out of range, a negative step, or a tile as an index.
+        """
+        self._own(x, "x[...]")
+        ty = x.ty
+        parts = index if isinstance(index, tuple) else (index,)
+        key = ("index", tuple((p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts))
+        found = ty.derived.get(key)
+        if found is None:
+            found = ty.derived[key] = self._indexed(ty, parts)
+        return self._view(x, found[1], found[0])
+
+    def _indexed(self, ty: TileType, parts: tuple[Any, ...]) -> tuple[int, TileType]:
+        used = sum(1 for p in parts if p is not None and p is not Ellipsis)
+        if used > len(ty.shape) or sum(p is Ellipsis for p in parts) > 1:
+            raise ShapeError(f"x[...]: {used} indices for a tile of shape {ty.shape}.")
+        fill = (slice(None),) * (len(ty.shape) - used)
+        full: list[Any] = []
+        for p in parts if Ellipsis in [q for q in parts if not isinstance(q, Handle)] else (*parts, Ellipsis):
+            full.extend(fill if p is Ellipsis else (p,))
+        shape: list[int] = []
+        strides: list[int] = []
+        offset = at = 0
+        for p in full:
+            if p is None:
+                shape.append(1)
+                strides.append(0)
+                continue
+            extent, stride = ty.shape[at], ty.strides[at]
+            at += 1
+            if isinstance(p, slice):
+                start, stop, step = p.indices(extent)
+                if step <= 0:
+                    raise ShapeError(f"x[...]: steps must be positive, got {step}.")
+                n = max(0, -(-(stop - start) // step))
+                shape.append(n)
+                strides.append(stride * step)
+                offset += start * stride if n else 0
+            elif isinstance(p, int) and not isinstance(p, bool):
+                if not -extent <= p < extent:
+                    raise ShapeError(f"x[...]: index {p} is out of range for extent {extent} of shape {ty.shape}.")
+                offset += (p % extent) * stride
+            else:
+                raise ShapeError(
+                    f"x[...]: tiles are indexed by slices, None and integers, got {type(p).__name__}; a gather is a "
+                    "load, a choice is tl.where."
+                )
+        return offset * ty.dtype.itemsize, tile_type(tuple(shape), ty.dtype, tuple(strides))
+
+    def broadcast_to(self, input: Handle, *shape: Any) -> Handle:  # noqa: A002
+        """Show a tile in a larger shape; repeated elements share their bytes (stride 0).
+
+        Raises
+        ------
+        ShapeError
+            If an extent is neither equal nor 1.
+        """
+        self._own(input, "broadcast_to")
+        ty = input.ty
+        to = as_shape(_sequence(shape), "broadcast_to")
+        lead = len(to) - len(ty.shape)
+        if lead < 0 or any(m not in (1, n) for m, n in zip(ty.shape, to[lead:], strict=True)):
+            raise ShapeError(f"broadcast_to: shape {ty.shape} does not broadcast to {to}: extents must be equal or 1.")
+        strides = (0,) * lead + tuple(
+            0 if m == 1 and n != 1 else t for m, n, t in zip(ty.shape, to[lead:], ty.strides, strict=True)
+        )
+        return self._view(input, tile_type(to, ty.dtype, strides))
+
+    def broadcast(self, input: Any, other: Any) -> Any:  # noqa: A002
+        """Broadcast a tile to a shape (ADR-0061), or two tiles to each other (Triton's pair).
+
+        Parameters
+        ----------
+        input
+            A tile.
+        other
+            A shape, or a second tile.
+
+        Returns
+        -------
+        Handle, or a pair of Handles
+            Views; the bytes behind them are those of the operands, not the product of the shape.
+        """
+        self._own(input, "broadcast")
+        if isinstance(other, Handle):
+            shape = broadcast_shapes(input.ty, other.ty, "broadcast")
+            return self.broadcast_to(input, *shape), self.broadcast_to(other, *shape)
+        return self.broadcast_to(input, *as_shape(other, "broadcast"))
+
+    def _bitcast(self, x: Handle, dtype: DType) -> Handle:
+        if dtype.itemsize != x.ty.dtype.itemsize:
+            raise DTypeError(f"bitcast of {x.ty.dtype} to {dtype}: sizes {x.ty.dtype.itemsize} and {dtype.itemsize} B.")
+        return self._view(x, tile_type(x.ty.shape, dtype, x.ty.strides))

@@ -1,0 +1,329 @@
+"""The numpy behind each operation, in data mode.
+
+Rules, in one place: conversions round once, to nearest even; sums, products and softmax of 16- and 8-bit floats
+accumulate in f32; NaN propagates through maxima and minima; integer division truncates and its remainder has the
+sign of the dividend, as in Triton (and C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernbench_nb.dtypes import DType, f32, f64
+
+__all__ = ["binary", "convert", "dot", "matmul_widen", "reduction", "softmax", "unary", "widen"]
+
+Array = npt.NDArray[Any]
+Run = Callable[..., Any]
+
+_ML = {"bf16", "f8e4m3", "f8e5m2"}
+_HALF_SPAN = np.float32(2.0**112)  # f16's exponent bias is 15, f32's is 127
+_ALL_FINITE = 2.0**32
+_SIGN_AND_REST = np.int32(-0x70002000)  # 0x8fffe000: the sign, and what a finite f16 fills of an f32
+
+
+# -- conversions -----------------------------------------------------------------------------------------------
+
+
+def convert(out: Array, src: Array) -> None:
+    """Write `src` into `out`, converted with one rounding to nearest even.
+
+    The conversions of `ml_dtypes` from f64 and from integers go through f32 and would round twice; an f32 rounded to
+    odd keeps what the second rounding needs to know.
+    """
+    if out.dtype.kind == "b":
+        np.not_equal(src, 0, out=out)
+    elif out.dtype.kind == "V" or out.dtype.itemsize == 1 and out.dtype.kind not in "iu":
+        if src.dtype.kind in "iu":
+            src = src.astype(np.float64)
+        if src.dtype == np.float64:
+            src = _round_to_odd(src)
+        out[...] = src if src.dtype == np.float32 else src.astype(np.float32)
+    else:
+        np.copyto(out, src, casting="unsafe")
+
+
+def _round_to_odd(x: Array) -> Array:
+    """f64 -> f32, towards zero, with the last bit set where that lost something."""
+    y = x.astype(np.float32)
+    back = y.astype(np.float64)
+    y = np.where(np.abs(back) > np.abs(x), np.nextafter(y, np.float32(0)), y)
+    lost = (y.astype(np.float64) != x) & ~np.isnan(x)
+    bits = y.view(np.uint32) | lost.astype(np.uint32)
+    return bits.view(np.float32)
+
+
+def widen(x: Array) -> Array:
+    """An f32 array with the values of a narrow float array, in the same memory order.
+
+    numpy converts f16 element by element; for larger tiles three passes over the bits are three times as fast. They
+    are right for finite values only, so a tile that holds an infinity or a NaN takes the slow way.
+    """
+    if x.dtype == np.float32:
+        return x
+    if x.dtype == np.float16 and x.size >= 1024:
+        bits = x.view(np.int16).astype(np.int32)
+        np.left_shift(bits, 13, out=bits)
+        np.bitwise_and(bits, _SIGN_AND_REST, out=bits)
+        wide: Array = bits.view(np.float32)
+        np.multiply(wide, _HALF_SPAN, out=wide)
+        flat = wide.ravel(order="K")
+        # what was infinite or NaN is now 65536 or more: if the sum of squares stays below, nothing was
+        if float(np.dot(flat, flat)) < _ALL_FINITE:
+            return wide
+    return x.astype(np.float32)
+
+
+# -- elementwise -----------------------------------------------------------------------------------------------
+
+
+def _truncated_division(a: Array, b: Array, out: Array) -> None:
+    quotient = np.floor_divide(a, b)
+    np.add(quotient, (quotient < 0) & (np.multiply(quotient, b) != a), out=out)
+
+
+_BINARY: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floordiv": _truncated_division,
+    "mod": np.fmod,
+    "pow": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and_": np.bitwise_and,
+    "or_": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _erf(x: Array, out: Array) -> None:
+    """Error function in f64: a series near 0, a continued fraction far from it (Abramowitz and Stegun 7.1.6, 7.1.14)."""
+    z = x.astype(np.float64)
+    a = np.minimum(np.abs(z), 6.0)  # beyond that it is 1 to the last bit
+    term = a.copy()
+    series = a.copy()
+    for n in range(1, 60):
+        term = term * (2.0 * a * a) / (2 * n + 1)
+        series = series + term
+    near = 2.0 / np.sqrt(np.pi) * np.exp(-a * a) * series
+    tail = np.maximum(a, 1.0)
+    fraction = tail
+    for n in range(60, 0, -1):
+        fraction = tail + (n / 2.0) / fraction
+    far = 1.0 - np.exp(-tail * tail) / (np.sqrt(np.pi) * fraction)
+    convert(out, np.where(np.isnan(z), z, np.copysign(np.where(a < 2.5, near, far), z)))
+
+
+def _sigmoid(x: Array, out: Array) -> None:
+    half = np.exp(-np.abs(x))  # never overflows
+    np.divide(np.where(x >= 0, np.ones_like(half), half), half + 1, out=out)
+
+
+def _rsqrt(x: Array, out: Array) -> None:
+    np.divide(x.dtype.type(1), np.sqrt(x), out=out)
+
+
+_UNARY: dict[str, Any] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "neg": np.negative,
+    "abs": np.absolute,
+    "invert": np.invert,
+}
+
+
+def _working(dtype: DType) -> DType:
+    return f32 if dtype.is_narrow_float else dtype
+
+
+def _as(x: Array, dtype: DType) -> Array:
+    if x.dtype == dtype.np:
+        return x
+    if dtype is f32 and x.dtype.kind not in "iub" and x.dtype != np.float64:
+        return widen(x)
+    out = np.empty(x.shape, dtype.np)
+    convert(out, x)
+    return out
+
+
+def binary(op: str, a: DType, b: DType, common: DType, result: DType, out: DType) -> Run:
+    """``run(a, b, out)`` of an elementwise operation.
+
+    Operands become `common`, 16- and 8-bit floats work in f32, the result is rounded to `result` and, if it is
+    written elsewhere, to `out`.
+    """
+    function = _BINARY[op]
+    work = _working(common)
+    direct = a is b is common is work and out is result and (result is work or result.kind == "bool")
+    if direct:
+        return function  # type: ignore[no-any-return]
+
+    def run(x: Array, y: Array, z: Array) -> None:
+        x, y = _as(x, work), _as(y, work)
+        wide = np.empty(z.shape, np.bool_ if result.kind == "bool" else work.np)
+        function(x, y, wide)
+        _deliver(wide, result, z)
+
+    return run
+
+
+def unary(op: str, a: DType, result: DType, out: DType) -> Run:
+    """``run(x, out)`` of an elementwise operation on one operand."""
+    if op in ("cast", "copy", "clone"):
+        return lambda x, z: convert(z, x)
+    function = _UNARY[op]
+    work = _working(result)
+    if a is result is work is out:
+        return function  # type: ignore[no-any-return]
+
+    def run(x: Array, z: Array) -> None:
+        wide = np.empty(z.shape, work.np)
+        function(_as(x, work), wide)
+        _deliver(wide, result, z)
+
+    return run
+
+
+def _deliver(wide: Array, result: DType, out: Array) -> None:
+    """Round to the type of the result, then to where it is written."""
+    if wide.dtype != result.np and out.dtype != result.np:
+        rounded = np.empty(wide.shape, result.np)
+        convert(rounded, wide)
+        wide = rounded
+    convert(out, wide)
+
+
+def where(common: DType) -> Run:
+    """``run(condition, x, y, out)``."""
+
+    def run(c: Array, x: Array, y: Array, out: Array) -> None:
+        chosen = np.where(c if c.dtype == np.bool_ else c != 0, _as(x, common), _as(y, common))
+        convert(out, chosen)
+
+    return run
+
+
+def fma(common: DType) -> Run:
+    """``run(x, y, z, out)``: x*y + z rounded once, as nearly as f64 allows."""
+    work = f64 if common.bits <= 32 else common
+
+    def run(x: Array, y: Array, z: Array, out: Array) -> None:
+        wide = np.multiply(_as(x, work), _as(y, work)) + _as(z, work)
+        convert(out, wide)
+
+    return run
+
+
+def clamp(common: DType) -> Run:
+    """``run(x, low, high, out)``; NaN stays NaN."""
+    work = _working(common)
+
+    def run(x: Array, low: Array, high: Array, out: Array) -> None:
+        convert(out, np.minimum(np.maximum(_as(x, work), _as(low, work)), _as(high, work)))
+
+    return run
+
+
+# -- reductions ------------------------------------------------------------------------------------------------
+
+
+def reduction(op: str, a: DType, result: DType, axis: int | None, keep_dims: bool) -> Run:
+    """``run(x, out)`` of a reduction."""
+    if op in ("argmax", "argmin"):
+        function = np.argmax if op == "argmax" else np.argmin
+
+        def run_index(x: Array, out: Array) -> None:
+            convert(out, function(_as(x, _working(a)), axis=axis, keepdims=keep_dims))
+
+        return run_index
+    ufunc: Any = {"max": np.maximum, "min": np.minimum, "sum": np.add, "xor_sum": np.bitwise_xor}[op]
+    work = _working(a if op in ("max", "min", "xor_sum") or a.is_float else result)
+    if a is result is work:
+        return lambda x, out: ufunc.reduce(x, axis, None, out, keep_dims)
+
+    def run(x: Array, out: Array) -> None:
+        convert(out, np.asarray(ufunc.reduce(_as(x, work), axis, work.np, None, keep_dims)))
+
+    return run
+
+
+def through(run: Run, shape: tuple[int, ...], result: DType) -> Run:
+    """Round to `result` first, then to where it is written."""
+
+    def rounded(x: Array, out: Array) -> None:
+        temp = np.empty(shape, result.np)
+        run(x, temp)
+        convert(out, temp)
+
+    return rounded
+
+
+def cumsum(a: DType, axis: int) -> Run:
+    """``run(x, out)`` of a running sum."""
+    work = _working(a)
+    return lambda x, out: convert(out, np.cumsum(_as(x, work), axis=axis, dtype=work.np))
+
+
+def softmax(a: DType, axis: int) -> Run:
+    """``run(x, out)``: exp(x - max) / sum along an axis, in f32 for narrow floats."""
+    work = _working(a)
+
+    def run(x: Array, out: Array) -> None:
+        wide = _as(x, work)
+        shifted = np.exp(wide - np.maximum.reduce(wide, axis, keepdims=True))
+        convert(out, shifted / np.add.reduce(shifted, axis, keepdims=True))
+
+    return run
+
+
+# -- products --------------------------------------------------------------------------------------------------
+
+
+def matmul_widen(dtype: DType) -> DType:
+    """The type that products of `dtype` are computed in: f32, f64, or i32 for integers."""
+    from kernbench_nb.dtypes import i32
+
+    if dtype.kind in ("int", "uint", "bool"):
+        return i32
+    return f64 if dtype is f64 else f32
+
+
+def dot(a: DType, b: DType, work: DType, out: DType, accumulate: bool) -> Run:
+    """``run(x, y, out)``, or ``run(x, y, acc, out)``: a batched matrix product, accumulated in `work`."""
+
+    def product(x: Array, y: Array, z: Array) -> None:
+        if out is work:
+            np.matmul(_as(x, work), _as(y, work), out=z)
+        else:
+            convert(z, np.matmul(_as(x, work), _as(y, work)))
+
+    def accumulated(x: Array, y: Array, acc: Array, z: Array) -> None:
+        convert(z, np.matmul(_as(x, work), _as(y, work)) + _as(acc, work))
+
+    if accumulate:
+        return accumulated
+    if a is b is work is out:
+        return lambda x, y, z: np.matmul(x, y, out=z)
+    return product

@@ -1,0 +1,350 @@
+"""`tl`: what a kernel sees of its PE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import _getframe
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from kernbench_nb import dtypes
+from kernbench_nb.dtypes import DType, i32, resolve_dtype
+from kernbench_nb.errors import ScopeOrderError, UnwaitedLoadWarning
+from kernbench_nb.memory import Scope, tile_type
+from kernbench_nb.memory.watch import UNWRITTEN
+from kernbench_nb.sim_engine.trace import KindTable, Trace
+from kernbench_nb.triton_emu import numerics
+from kernbench_nb.triton_emu._core import as_shape, cdiv
+from kernbench_nb.triton_emu._transfer import Transfers
+from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.kinds import Costs, FreeOfCharge, Kinds
+from kernbench_nb.triton_emu.sink import Recorder, Sink
+
+__all__ = ["TLContext"]
+
+PS_PER_CYCLE = 1000
+"""A cycle of a context that stands alone: 1 GHz."""
+
+Range = tuple[int, int]
+
+
+class TLContext(Transfers):
+    """The kernel language on one PE, for one kernel invocation.
+
+    With an engine, a launch makes one for each PE. Alone (the default) it only records: operations take no time but
+    their dispatch, HBM answers at once, and there are no values.
+
+    Parameters
+    ----------
+    pe_id, num_programs
+        Index of the PE in its cube, and number of PEs in a cube; see also `ids` and `nums`.
+    dispatch_cycles
+        Cycles a command (alone only; an engine's machine has its own).
+    scratch_base, scratch_size
+        Address and bytes of the kernel scratch, multiples of 16.
+    scratch_checks
+        ``"raise"``, ``"poison"`` or ``"off"``; see the safety levels in the glossary.
+    sink, costs
+        The machine: where traffic and messages go, and what operations cost.
+    ids, nums
+        ``program_id`` and ``num_programs`` for the axes PE, cube, SIP.
+    data
+        Whether tiles have values.
+    start_ps
+        Where the clock stands.
+    runner
+        Code of the function that calls the kernel: the call chain of an operation ends below it.
+    record
+        Called with (context, scope) at the end of each scope of kind ``tile``.
+    """
+
+    __slots__ = ("_ids", "_nums")
+
+    float16 = f16 = dtypes.f16
+    bfloat16 = bf16 = dtypes.bf16
+    float32 = f32 = dtypes.f32
+    float64 = f64 = dtypes.f64
+    float8e4nv = f8e4m3 = dtypes.f8e4m3
+    float8e5 = f8e5m2 = dtypes.f8e5m2
+    int8 = i8 = dtypes.i8
+    int16 = i16 = dtypes.i16
+    int32 = i32 = dtypes.i32
+    int64 = i64 = dtypes.i64
+    uint8 = u8 = dtypes.u8
+    uint16 = u16 = dtypes.u16
+    uint32 = u32 = dtypes.u32
+    int1 = bool_ = dtypes.bool_
+
+    cdiv = staticmethod(cdiv)
+
+    def __init__(
+        self,
+        pe_id: int = 0,
+        num_programs: int = 1,
+        dispatch_cycles: int = 0,
+        scratch_base: int = 0,
+        scratch_size: int = 1 << 20,
+        *,
+        scratch_checks: str = "raise",
+        sink: Sink | None = None,
+        costs: Costs | None = None,
+        ids: tuple[int, int, int] | None = None,
+        nums: tuple[int, int, int] | None = None,
+        data: bool = False,
+        start_ps: int = 0,
+        runner: CodeType | None = None,
+        record: Callable[[Any, Scope], None] | None = None,
+    ) -> None:
+        if sink is None:
+            sink = Recorder(Trace(pe_id, KindTable()))
+        if costs is None:
+            costs = FreeOfCharge(dispatch_cycles * PS_PER_CYCLE)
+        self._ids = ids or (pe_id, 0, 0)
+        self._nums = nums or (num_programs, 1, 1)
+        self._set_up(
+            sink,
+            Kinds.of(costs, sink.trace.kinds),
+            scratch_base=scratch_base,
+            scratch_size=scratch_size,
+            checks=scratch_checks,
+            data=data,
+            start_ps=start_ps,
+            runner=runner,
+            record=record,
+        )
+
+    # -- who am I ----------------------------------------------------------------------------------------------
+
+    def program_id(self, axis: int = 0) -> int:
+        """Index of this program: axis 0 is the PE in its cube, 1 the cube in its SIP, 2 the SIP.
+
+        Raises
+        ------
+        ValueError
+            For another axis.
+        """
+        return self._ids[_axis(axis, "program_id")]
+
+    def num_programs(self, axis: int = 0) -> int:
+        """Number of programs along an axis, as in `program_id`."""
+        return self._nums[_axis(axis, "num_programs")]
+
+    @property
+    def now_ps(self) -> int:
+        """The clock of this PE."""
+        return self._now
+
+    @property
+    def commands(self) -> Trace:
+        """Everything recorded so far."""
+        return self._trace
+
+    # -- creation ----------------------------------------------------------------------------------------------
+
+    def arange(self, start: int, end: int, *, out: Handle | None = None, name: str | None = None) -> Handle:
+        """``start, start + 1, ..., end - 1`` as i32, shape ``(end - start,)``. Costs a math operation.
+
+        Raises
+        ------
+        ValueError
+            If `end` is below `start`.
+        """
+        if end < start:
+            raise ValueError(f"arange: end {end} is below start {start}")
+        values = (lambda: np.arange(start, end)) if self._data else None
+        return self._create("arange", (end - start,), i32, values, out, name, _getframe(1))
+
+    def full(
+        self, shape: Any, value: Any, dtype: Any, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
+        """A tile filled with a number. Costs a math operation."""
+        return self._create("full", shape, resolve_dtype(dtype), lambda: np.asarray(value), out, name, _getframe(1))
+
+    def zeros(self, shape: Any, dtype: Any = "f32", *, out: Handle | None = None, name: str | None = None) -> Handle:
+        """A tile of zeros; logged as `full`, which it is."""
+        return self._create("full", shape, resolve_dtype(dtype), lambda: np.asarray(0), out, name, _getframe(1))
+
+    def zeros_like(self, input: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:  # noqa: A002
+        """A tile of zeros with the shape and dtype of another."""
+        ty = self._own(input, "zeros_like").ty
+        return self._create("full", ty.shape, ty.dtype, lambda: np.asarray(0), out, name, _getframe(1))
+
+    def _create(
+        self, op: str, shape: Any, dtype: DType, values: Callable[[], Any] | None, out: Handle | None,
+        name: str | None, frame: Any,
+    ) -> Handle:  # fmt: skip
+        frame = self._enter(frame)
+        to = as_shape(shape, op)
+        kind = self._kinds.create(op, to, dtype, None if out is None else self._own(out, "out=").ty)
+        result = self._apply(kind, (), out, name, frame)
+        if self._data and values is not None:
+            numerics.convert(result.arr, np.broadcast_to(values(), to))
+        return result
+
+    def empty(self, shape: Any, dtype: Any = "f32", *, name: str | None = None) -> Handle:
+        """Scratch without values: allocated, not written, free of charge. Reading it before writing is an error."""
+        frame = self._enter(_getframe(1))
+        return self._empty(shape, dtype, name, frame)
+
+    def _empty(self, shape: Any, dtype: Any, name: str | None, frame: Any, written: bool = False) -> Handle:
+        kind = self._kinds.empty(tile_type(as_shape(shape, "empty"), resolve_dtype(dtype)))
+        handle = self._result(kind, None, name, frame)
+        self._emit(kind, handle, name, frame)
+        if not written:
+            self._guard(handle, UNWRITTEN)
+        return handle
+
+    # -- scratch -----------------------------------------------------------------------------------------------
+
+    def scratch_scope(
+        self,
+        label: str | None = None,
+        *,
+        kind: str = "scope",
+        rows: Range | None = None,
+        keys: Range | None = None,
+        rewind: bool = True,
+    ) -> Scope:
+        """A scope of scratch: what is allocated inside ``with tl.scratch_scope():`` is given back when it ends.
+
+        Parameters
+        ----------
+        label, kind
+            What views call it. Scopes of kind ``tile`` are the rows of ``run.tiles``.
+        rows, keys
+            Global query and key ranges ``(start, stop)`` that it handles, for the score map.
+        rewind
+            False marks a tile but gives nothing back.
+
+        Returns
+        -------
+        Scope
+            With its label, kind, depth, savepoint and peak.
+        """
+        scope = Scope(self._scratch, label, kind, rows, keys, rewind)
+        frame = self._enter(_getframe(1))
+        scope.opened_at = (self._chain, frame.f_lasti)
+        return scope
+
+    @property
+    def scratch(self) -> Any:
+        """The allocator: cursor, high-water mark, capacity."""
+        return self._scratch
+
+    @property
+    def _scratch_cursor(self) -> int:
+        """Bytes in use (the seed system's name)."""
+        return self._scratch.cursor
+
+    @property
+    def _scratch_size(self) -> int:
+        return self._scratch.capacity
+
+    @property
+    def _scratch_base(self) -> int:
+        return self._scratch.base
+
+    def _scratch_alloc(self, nbytes: int) -> int:
+        """Take bytes and return their address (the seed system's name)."""
+        return self._scratch.alloc(nbytes)
+
+    def _make_compute_out(self, shape: Any, dtype: Any = "f16") -> Handle:
+        """Allocate what an operation would return (the seed system's name); it counts as written."""
+        frame = self._enter(_getframe(1))
+        return self._empty(shape, dtype, None, frame, written=True)
+
+    def skip(self, rows: Range, keys: Range) -> None:
+        """Record a tile that was not computed, such as one above the causal diagonal. Free of charge."""
+        self._trace.skips.append((self._now, rows, keys))
+        self.count("skipped_tiles")
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add to a counter of the run, ``run.counters[name]``. Free of charge."""
+        counters = self._trace.counters
+        counters[name] = counters.get(name, 0) + n
+
+    # -- control and debugging ---------------------------------------------------------------------------------
+
+    def range(self, *bounds: int, **hints: Any) -> range:
+        """``range``; Triton's hints (`num_stages`, ...) are accepted and mean nothing here."""
+        return range(*bounds)
+
+    def static_range(self, *bounds: int, **hints: Any) -> range:
+        """``range``: every loop is unrolled by Python."""
+        return range(*bounds)
+
+    @staticmethod
+    def constexpr(value: Any) -> Any:
+        """The value itself: everything but tiles is known when a kernel runs."""
+        return value
+
+    def device_print(self, prefix: str, *args: Any) -> None:
+        """Print values with this program's ids (data mode), or types (timing mode)."""
+        ids = ", ".join(map(str, self._ids))
+        shown = [str(a.numpy()) if isinstance(a, Handle) and self._data else repr(a) for a in args]
+        print(f"pid ({ids}) {prefix}", *shown)
+
+    def device_assert(self, cond: Any, msg: str = "") -> None:
+        """Check a condition, elementwise for a tile; skipped in timing mode, where tiles have no values.
+
+        Raises
+        ------
+        AssertionError
+            With the message and the kernel line.
+        """
+        if isinstance(cond, Handle):
+            if not self._data:
+                return
+            cond = bool(self.value_of(cond, "device_assert").all())
+        if not cond:
+            raise AssertionError(f"device_assert failed at {self._line()}{': ' + msg if msg else ''}")
+
+    def static_assert(self, cond: Any, msg: str = "") -> None:
+        """Check a condition that is known without data.
+
+        Raises
+        ------
+        AssertionError
+            With the message and the kernel line.
+        """
+        if isinstance(cond, Handle):
+            raise TypeError("static_assert needs a condition that is known without data; use device_assert for tiles.")
+        if not cond:
+            raise AssertionError(f"static_assert failed at {self._line()}{': ' + msg if msg else ''}")
+
+    # -- the end of the kernel ---------------------------------------------------------------------------------
+
+    def finish(self) -> int:
+        """End the invocation: report what was left open, and return the clock in ps.
+
+        Raises
+        ------
+        ScopeOrderError
+            If a scope is still open (a generator that holds one was never finished).
+        """
+        self._frame = None
+        trace = self._trace
+        trace.end = self._now
+        for future in self._flight:
+            trace.warnings.append(
+                f"{UnwaitedLoadWarning.__name__}: the load of {self._title(future.handle)}, made"
+                f"{self._made(future.handle)}, was never waited on before the kernel ended on PE {trace.pe}"
+            )
+        if self._scratch.depth:
+            raise ScopeOrderError(
+                f"the kernel ended on PE {trace.pe} with scope {self._scratch.arena.path!r} still open; enter scopes "
+                "with `with`, and finish or close generators that hold one."
+            )
+        return self._now
+
+    def release(self) -> None:
+        """Forget the kernel's frame, so that its locals can go."""
+        self._frame = None
+
+
+def _axis(axis: int, op: str) -> int:
+    if axis not in (0, 1, 2):
+        raise ValueError(f"{op}: axis must be 0 (PE in its cube), 1 (cube) or 2 (SIP), got {axis!r}")
+    return axis
