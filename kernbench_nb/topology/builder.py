@@ -186,7 +186,7 @@ def _load(path: Path, origin: str) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise TopologyError(f"{origin}: not YAML:{where}: {error.problem}") from None
+        raise TopologyError(f"{origin}: cannot be read as YAML:{where}: {error.problem}") from None
     except (yaml.YAMLError, OSError) as error:
         raise TopologyError(f"{origin}: cannot be read: {error}") from None
 

@@ -361,7 +361,11 @@ def tree_rounds(p: int) -> int:
 
 
 def tree_ps(p: int, step_ps: int, extra_latency_ps: int = 0) -> int:
-    """A tree over p PEs that are ready together: `rounds * step + latency of the hops beyond one a round`."""
+    """A tree over p PEs that are ready together: `rounds * step + latency of the hops beyond one a round`.
+
+    Exact where p is a power of two. Elsewhere it is a bound: a PE with no partner in a round sends ahead of the
+    next one, so at p = 3 a tree is already a transfer shorter than a chain.
+    """
     return tree_rounds(p) * step_ps + extra_latency_ps
 
 

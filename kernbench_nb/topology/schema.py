@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 
 from kernbench_nb.errors import TopologyError
-from kernbench_nb.topology.costs import exact
 
 __all__ = ["TopologySpec", "known_keys", "nearest", "parse"]
 
@@ -78,7 +78,7 @@ class Tcm(Group, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         Group.__post_init__(self)
-        nbytes = exact(self.kernel_scratch_mb) * MIB
+        nbytes = self._exact_bytes()
         if nbytes % SCRATCH_ALIGN:
             below = nbytes // SCRATCH_ALIGN * SCRATCH_ALIGN
             hint = f"the next smaller size is {below} bytes = {below / MIB!r} MiB"
@@ -95,7 +95,12 @@ class Tcm(Group, frozen=True, kw_only=True):
     @property
     def scratch_bytes(self) -> int:
         """Bytes of kernel scratch."""
-        return int(exact(self.kernel_scratch_mb) * MIB)
+        return int(self._exact_bytes())
+
+    def _exact_bytes(self) -> Fraction:
+        # By the binary value, not by its shortest decimal: every multiple of 16 bytes is an exact binary fraction
+        # of a MiB, and `nbytes / 2**20` must be taken back as those bytes.
+        return Fraction(self.kernel_scratch_mb) * MIB
 
 
 class Dma(Group, frozen=True, kw_only=True):
@@ -236,7 +241,7 @@ def _nearest_key(path: str, key: str) -> str | None:
     for known in known_keys():
         by_leaf.setdefault(known.rpartition(".")[2], []).append(known)
     leaf = nearest(key, list(by_leaf))
-    return " or ".join(by_leaf[leaf]) if leaf else None
+    return "` or `".join(by_leaf[leaf]) if leaf else None
 
 
 def _at(tree: Any, path: str) -> tuple[bool, Any]:
