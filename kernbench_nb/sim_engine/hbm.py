@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from kernbench_nb.topology import CostModel
+
 __all__ = ["Slice"]
 
 
 class Slice:
     """What one PE's HBM slice has served so far.
 
-    `Port.read` and `Port.write` write the reservation out in place, since they run for every load:
-    ``start = max(arrived, free)``, ``free = start + B`` (machine.md, section 4).
+    An access starts at ``max(arrived, free)`` and occupies the channel for B (machine.md, section 4). `Port` reads
+    and sets `free_ps` and counts in `sizes` by itself, since it does so for every load.
 
     Attributes
     ----------
@@ -17,18 +19,39 @@ class Slice:
         Global index of the PE whose slice it is.
     free_ps
         When the last access that reserved it has passed.
-    busy_ps, nbytes, accesses
-        ps that it was occupied, bytes and accesses that it served.
+    sizes
+        By bytes of an access: [B in ps, how many there were].
     """
 
-    __slots__ = ("accesses", "busy_ps", "free_ps", "nbytes", "pe")
+    __slots__ = ("_costs", "free_ps", "pe", "sizes")
 
-    def __init__(self, pe: int) -> None:
+    def __init__(self, pe: int, costs: CostModel) -> None:
         self.pe = pe
         self.free_ps = 0
-        self.busy_ps = 0
-        self.nbytes = 0
-        self.accesses = 0
+        self.sizes: dict[int, list[int]] = {}
+        self._costs = costs
+
+    def size(self, nbytes: int) -> list[int]:
+        """The entry of `sizes` for accesses of that many bytes, made on the first one."""
+        entry = self.sizes.get(nbytes)
+        if entry is None:
+            entry = self.sizes[nbytes] = [self._costs.hbm_busy_ps(nbytes), 0]
+        return entry
+
+    @property
+    def busy_ps(self) -> int:
+        """Time that it was occupied, in ps."""
+        return sum(busy * count for busy, count in self.sizes.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it served."""
+        return sum(nbytes * count for nbytes, (_, count) in self.sizes.items())
+
+    @property
+    def accesses(self) -> int:
+        """Reads and writes that it served."""
+        return sum(count for _, count in self.sizes.values())
 
     def __repr__(self) -> str:
         return f"<HBM of PE {self.pe}: {self.accesses} accesses, {self.nbytes} B, busy {self.busy_ps} ps>"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kernbench_nb.errors import ModelError
-from kernbench_nb.sim_engine.trace import KIND, STRIDE
+from kernbench_nb.sim_engine.trace import KIND, STRIDE, Trace
 
 if TYPE_CHECKING:
     from kernbench_nb.sim_engine.engine import GraphEngine
-    from kernbench_nb.sim_engine.port import Port
 
-__all__ = ["check"]
+__all__ = ["check_private", "check_shared"]
 
 PRIVATE = ("gemm", "math")
 """Engines that belong to one PE. DMA is checked by HBM slice, messages by link."""
 
 
-def check(engine: GraphEngine, ports: Iterable[Port]) -> None:
-    """Check every resource after a launch.
+def check_shared(engine: GraphEngine) -> None:
+    """Check HBM slices and links over all launches so far.
 
     Raises
     ------
@@ -32,22 +32,35 @@ def check(engine: GraphEngine, ports: Iterable[Port]) -> None:
     for hbm in engine.slices.values():
         name = f"the HBM slice of PE {hbm.pe}"
         _busy(name, hbm.busy_ps, total)
-        _rate(name, hbm.nbytes * 1000 <= peak * total, hbm.nbytes, total, peak)
+        _rate(name, hbm.nbytes, total, peak)
     for use in engine.fabric.links.values():
         name = f"link {use.link.name}"
         _busy(name, use.busy_ps, total)
-        rate = use.link.gb_per_s
-        if rate is not None and not engine.fabric.wide:
-            _rate(name, use.nbytes * 1000 <= rate * total, use.nbytes, total, rate)
-    for port in ports:
-        kinds = port.trace.kinds
+        if use.link.gb_per_s is not None and not engine.fabric.wide:
+            _rate(name, use.nbytes, total, use.link.gb_per_s)
+
+
+def check_private(runs: Iterable[tuple[Trace, int]]) -> None:
+    """Check the engines that belong to one PE, over one launch.
+
+    Parameters
+    ----------
+    runs
+        Traces, each with the ps at which its launch started.
+
+    Raises
+    ------
+    ModelError
+        If one was busy for longer than its PE ran.
+    """
+    for trace, start_ps in runs:
         busy = dict.fromkeys(PRIVATE, 0)
-        for index, times in Counter(port.trace.rows[KIND::STRIDE]).items():
-            kind = kinds[index]
+        for index, times in Counter(trace.rows[KIND::STRIDE]).items():
+            kind = trace.kinds[index]
             if kind.engine in busy:
                 busy[kind.engine] += times * kind.busy
         for name, ps in busy.items():
-            _busy(f"the {name} engine of PE {port.pe}", ps, port.trace.end - port.start_ps)
+            _busy(f"the {name} engine of PE {trace.pe}", ps, trace.end - start_ps)
 
 
 def _busy(name: str, busy_ps: int, total_ps: int) -> None:
@@ -58,9 +71,9 @@ def _busy(name: str, busy_ps: int, total_ps: int) -> None:
         )
 
 
-def _rate(name: str, holds: bool, nbytes: int, total_ps: int, peak: object) -> None:
-    if not holds:
+def _rate(name: str, nbytes: int, total_ps: int, gb_per_s: Fraction) -> None:
+    if nbytes * 1000 > gb_per_s * total_ps:  # a GB/s is a byte a ns
         raise ModelError(
-            f"{name} moved {nbytes:,} B in {total_ps:,} ps, above its peak of {peak} GB/s. This is a bug of the "
-            "timing model, not of the kernel."
+            f"{name} moved {nbytes:,} B in {total_ps:,} ps, above its peak of {float(gb_per_s):g} GB/s. This is a bug "
+            "of the timing model, not of the kernel."
         )

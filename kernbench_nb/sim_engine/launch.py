@@ -35,8 +35,6 @@ class Launch:
         When it starts.
     scheduler, ports, queues
         Who runs; the PEs' ports by global index; message queues by (sender, receiver, direction at the receiver).
-    hbm_busy
-        B by number of bytes, worked out once.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class Launch:
         data: bool,
         fabric: Fabric,
         slices: dict[int, Slice],
-        hbm_busy: dict[int, int],
         directions: Directions,
         opposites: Mapping[str, str],
         shared_slices: Collection[int],
@@ -55,7 +52,6 @@ class Launch:
         self.data = data
         self.fabric = fabric
         self.slices = slices
-        self.hbm_busy = hbm_busy
         self.directions = directions
         self.opposites = opposites
         self.shared_slices = shared_slices
@@ -77,13 +73,8 @@ class Launch:
         """The HBM slice of a PE."""
         found = self.slices.get(pe)
         if found is None:
-            found = self.slices[pe] = Slice(pe)
+            found = self.slices[pe] = Slice(pe, self.topology.costs)
         return found
-
-    def hbm_busy_ps(self, nbytes: int) -> int:
-        """B of an access of that many bytes, in ps."""
-        busy = self.hbm_busy[nbytes] = self.topology.costs.hbm_busy_ps(nbytes)
-        return busy
 
     # -- messages ----------------------------------------------------------------------------------------------
 

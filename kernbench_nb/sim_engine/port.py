@@ -43,13 +43,13 @@ class Port:
     """
 
     __slots__ = (
-        "_busy",
         "_incoming",
         "_latency",
         "_launch",
         "_outgoing",
-        "_private",
+        "_reach",
         "_released",
+        "_shared",
         "_slice",
         "data",
         "finished",
@@ -70,8 +70,8 @@ class Port:
         self.waits: tuple[str, str | int | None, int | None, int, Where] | None = None
         self._launch = launch
         self._slice = launch.slice_of(pe)
-        self._private = pe not in launch.shared_slices
-        self._busy = launch.hbm_busy
+        self._shared = pe in launch.shared_slices
+        self._reach = launch.scheduler.reach
         self._latency = launch.topology.costs.hbm_latency_ps
         self._outgoing: dict[str | int, Queue] = {}
         self._incoming: dict[str | int, Queue] = {}
@@ -94,20 +94,19 @@ class Port:
         Ready is ``start + B + latency``; from another PE's slice the request travels there first (latency only) and
         the data comes back over the links.
         """
-        if (owner == self.pe or owner < 0) and self._private:
-            hbm = self._slice
-            busy = self._busy.get(nbytes)
-            if busy is None:
-                busy = self._launch.hbm_busy_ps(nbytes)
-            start = hbm.free_ps
-            if start < issue_ps:
-                start = issue_ps
-            hbm.free_ps = end = start + busy
-            hbm.busy_ps += busy
-            hbm.nbytes += nbytes
-            hbm.accesses += 1
-            return start, end + self._latency
-        return self._read_shared(issue_ps, owner, nbytes)
+        if owner >= 0 and owner != self.pe:
+            return self._read_remote(issue_ps, owner, nbytes)
+        if self._shared:
+            self._reach(issue_ps, self.pe)
+        # the reservation of _occupy, written out: a call more would be felt here
+        hbm = self._slice
+        size = hbm.sizes.get(nbytes) or hbm.size(nbytes)
+        size[1] += 1
+        start = hbm.free_ps
+        if start < issue_ps:
+            start = issue_ps
+        hbm.free_ps = end = start + size[0]
+        return start, end + self._latency
 
     def write(self, issue_ps: int, owner: int, nbytes: int) -> tuple[int, int]:
         """Write `nbytes` to the slice of PE `owner` (-1: one's own): channel start, and done, in ps.
@@ -115,57 +114,36 @@ class Port:
         Done is ``start + B``; to another PE's slice the data travels there over the links first, and the word that
         it is done comes back (latency only).
         """
-        if (owner == self.pe or owner < 0) and self._private:
-            hbm = self._slice
-            busy = self._busy.get(nbytes)
-            if busy is None:
-                busy = self._launch.hbm_busy_ps(nbytes)
-            start = hbm.free_ps
-            if start < issue_ps:
-                start = issue_ps
-            hbm.free_ps = end = start + busy
-            hbm.busy_ps += busy
-            hbm.nbytes += nbytes
-            hbm.accesses += 1
-            return start, end
-        return self._write_shared(issue_ps, owner, nbytes)
-
-    def _read_shared(self, issue_ps: int, owner: int, nbytes: int) -> tuple[int, int]:
-        launch = self._launch
-        if owner == self.pe or owner < 0:
-            start, end = self._occupy(self._slice, issue_ps, nbytes)
-            return start, end + self._latency
-        hbm = self._slice_of_another(owner, "reads")
-        there = issue_ps + launch.topology.route(self.pe, owner).latency_ps
-        start, end = self._occupy(hbm, there, nbytes)
-        _, ready = launch.fabric.transfer(launch.topology.route(owner, self.pe), nbytes, end + self._latency)
-        return start, ready
-
-    def _write_shared(self, issue_ps: int, owner: int, nbytes: int) -> tuple[int, int]:
-        launch = self._launch
-        if owner == self.pe or owner < 0:
-            return self._occupy(self._slice, issue_ps, nbytes)
-        hbm = self._slice_of_another(owner, "writes")
-        launch.scheduler.reach(issue_ps, self.pe)
-        _, there = launch.fabric.transfer(launch.topology.route(self.pe, owner), nbytes, issue_ps)
-        start, end = self._occupy(hbm, there, nbytes)
-        return start, end + launch.topology.route(owner, self.pe).latency_ps
+        if owner >= 0 and owner != self.pe:
+            return self._write_remote(issue_ps, owner, nbytes)
+        return self._occupy(self._slice, issue_ps, nbytes)
 
     def _occupy(self, hbm: Slice, arrived_ps: int, nbytes: int) -> tuple[int, int]:
-        """Reserve a shared slice in order of arrival: start and end of the channel's busy time."""
-        launch = self._launch
-        launch.scheduler.reach(arrived_ps, self.pe)
-        busy = self._busy.get(nbytes)
-        if busy is None:
-            busy = launch.hbm_busy_ps(nbytes)
+        """Reserve a slice, in order of arrival if it is shared: start and end of its busy time."""
+        if self._shared or hbm is not self._slice:
+            self._reach(arrived_ps, self.pe)
+        size = hbm.size(nbytes)
+        size[1] += 1
         start = hbm.free_ps
         if start < arrived_ps:
             start = arrived_ps
-        hbm.free_ps = end = start + busy
-        hbm.busy_ps += busy
-        hbm.nbytes += nbytes
-        hbm.accesses += 1
+        hbm.free_ps = end = start + size[0]
         return start, end
+
+    def _read_remote(self, issue_ps: int, owner: int, nbytes: int) -> tuple[int, int]:
+        hbm = self._slice_of_another(owner, "reads")
+        there, back = self.topology.route(self.pe, owner), self.topology.route(owner, self.pe)
+        start, end = self._occupy(hbm, issue_ps + there.latency_ps, nbytes)
+        _, ready = self._launch.fabric.transfer(back, nbytes, end + self._latency)
+        return start, ready
+
+    def _write_remote(self, issue_ps: int, owner: int, nbytes: int) -> tuple[int, int]:
+        hbm = self._slice_of_another(owner, "writes")
+        there, back = self.topology.route(self.pe, owner), self.topology.route(owner, self.pe)
+        self._reach(issue_ps, self.pe)
+        _, arrived = self._launch.fabric.transfer(there, nbytes, issue_ps)
+        start, end = self._occupy(hbm, arrived, nbytes)
+        return start, end + back.latency_ps
 
     def _slice_of_another(self, owner: int, does: str) -> Slice:
         self.topology.locate(owner)  # raises for a PE that the machine does not have
@@ -217,8 +195,7 @@ class Port:
         queue = self._outgoing.get(direction)
         if queue is None:
             queue = self._open(direction, "sends to", where)
-        scheduler = self._launch.scheduler
-        scheduler.reach(issue_ps, self.pe)
+        self._reach(issue_ps, self.pe)
         slot = issue_ps
         if not queue.credits:
             queue.sender_waits = issue_ps
@@ -226,7 +203,7 @@ class Port:
         credit = queue.credits.popleft()
         if credit > slot:
             slot = credit
-            scheduler.reach(slot, self.pe)
+            self._reach(slot, self.pe)
         fabric = self._launch.fabric
         start, arrive = fabric.carry(queue.plan(fabric, nbytes), nbytes, slot)
         row = len(self.trace.rows) // STRIDE
@@ -256,7 +233,7 @@ class Port:
         queue = self._incoming.get(direction)
         if queue is None:
             queue = self._open(direction, "receives from", where)
-        self._launch.scheduler.reach(issue_ps, self.pe)
+        self._reach(issue_ps, self.pe)
         number = queue.next_post
         queue.next_post = number + 1
         queue.posted.append(issue_ps)

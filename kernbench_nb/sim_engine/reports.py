@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kernbench_nb.errors import DeadlockError
 from kernbench_nb.sim_engine.queues import Message, Queue, Where
+from kernbench_nb.sim_engine.source import line_of
 from kernbench_nb.sim_engine.trace import AT, CHAIN, STRIDE, Trace
 
 if TYPE_CHECKING:
@@ -165,21 +166,17 @@ def _at(where: Where) -> str:
 
 def _sent_at(launch: Launch, queue: Queue, message: Message) -> str:
     # The sender has gone on: its row of the send knows the line, `where` only knows that of the operation at hand.
-    line = source_line(launch.ports[queue.src].trace, message[6])
+    line = _line(launch.ports[queue.src].trace, message[6])
     return f" at {line}" if line else _at(message[5])
 
 
-def source_line(trace: Trace, row: int) -> str:
-    """Source line of a row of a trace, as ``file:line``; empty if the trace does not know."""
+def _line(trace: Trace, row: int) -> str:
+    """Source line of a row, as ``file:line``; empty if the trace has no such row, or no chain for it."""
     at = row * STRIDE
     if at >= len(trace.rows) or not 0 <= trace.rows[at + CHAIN] < len(trace.chains):
         return ""
     code, _ = trace.chains[trace.rows[at + CHAIN]]
-    offset = trace.rows[at + AT]
-    for start, stop, line in code.co_lines():
-        if start <= offset < stop and line is not None:
-            return f"{code.co_filename}:{line}"
-    return ""
+    return f"{code.co_filename}:{line_of(code, trace.rows[at + AT])}"
 
 
 def _ranges(pes: list[int]) -> str:
