@@ -40,15 +40,13 @@ def load_ccl_config(path: str | os.PathLike[str] | None = None) -> dict[str, Any
     if not isinstance(tree, dict) or set(tree) != set(_GROUPS):
         found = ", ".join(map(str, tree)) if isinstance(tree, dict) else type(tree).__name__
         raise ValueError(f"{name}: expected the groups `defaults` and `algorithms`, got {found}")
-    entries = {"defaults": tree["defaults"], **{f"algorithms.{k}": v for k, v in _items(tree["algorithms"])}}
-    for where, entry in entries.items():
-        if not isinstance(entry, dict):
-            raise ValueError(f"{name}: {where}: expected a group of keys, got {entry!r}")
+    groups = dict(tree)
+    if isinstance(tree["algorithms"], dict):
+        groups |= {f"algorithms.{key}": entry for key, entry in tree["algorithms"].items()}
+    for where, group in groups.items():
+        if not isinstance(group, dict):
+            raise ValueError(f"{name}: {where}: expected a group of keys, got {group!r}")
     return tree
-
-
-def _items(algorithms: Any) -> list[tuple[Any, Any]]:
-    return list(algorithms.items()) if isinstance(algorithms, dict) else [("", algorithms)]
 
 
 def resolve_algorithm_config(cfg: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:

@@ -79,7 +79,9 @@ class DPPolicy:
         for field in ("cube", "pe", "sip"):
             word = getattr(self, field)
             if word not in _SPLITS:
-                like = difflib.get_close_matches(str(word), _SPLITS, n=1, cutoff=0.4)
+                like = (
+                    difflib.get_close_matches(word, _SPLITS, n=1, cutoff=0.4) if isinstance(word, str) else []
+                )
                 raise PlacementError(
                     f"DPPolicy({field}={word!r}): expected one of {', '.join(map(repr, _SPLITS))}"
                     + (f"; did you mean {like[0]!r}?" if like else "")
