@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -66,7 +67,7 @@ class GraphEngine:
     def __init__(self, topology: Topology, enable_data: bool = False, *, wide_links: bool = False) -> None:
         self.topology = topology
         self.enable_data = enable_data
-        self.fabric = Fabric(topology, wide_links)
+        self.fabric = Fabric(wide_links)
         self.slices: dict[int, Slice] = {}
         self.traces: list[Trace] = []
         self.now_ps = 0
@@ -175,7 +176,7 @@ class GraphEngine:
         self._op_log = None
         try:
             launch.scheduler.run(
-                {port.pe: _start(programs[port.pe], port) for port in ports},
+                {port.pe: partial(programs[port.pe], port) for port in ports},
                 self.now_ps,
                 lambda: reports.deadlock(launch),
             )
@@ -202,14 +203,3 @@ class GraphEngine:
             self.now_ps = max(self.now_ps, hbm.free_ps)
         for link in self.fabric.links.values():
             self.now_ps = max(self.now_ps, link.free_ps)
-
-
-def _start(program: Callable[[Port], None], port: Port) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            program(port)
-        except Exception as error:
-            error.add_note(f"(raised on PE {port.pe})")
-            raise
-
-    return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernbench_nb.topology import Link, Route, Topology
+from kernbench_nb.topology import Link, Route
 from kernbench_nb.topology.costs import link_pass
 
 __all__ = ["Fabric", "LinkUse", "Plan"]
@@ -15,16 +15,19 @@ class LinkUse:
     ----------
     link
         The link of the topology.
+    wide
+        Whether it is infinitely wide: nobody waits for it.
     free_ps
         When the last message that reserved it has passed.
     busy_ps, nbytes, messages
         ps that it was occupied, bytes and messages that it carried.
     """
 
-    __slots__ = ("busy_ps", "free_ps", "link", "messages", "nbytes")
+    __slots__ = ("busy_ps", "free_ps", "link", "messages", "nbytes", "wide")
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, wide: bool) -> None:
         self.link = link
+        self.wide = wide
         self.free_ps = 0
         self.busy_ps = 0
         self.nbytes = 0
@@ -47,10 +50,8 @@ class Fabric:
 
     Parameters
     ----------
-    topology
-        The machine.
     wide
-        Whether links are infinitely wide: latencies stay, nobody waits. It is the reference of congestion impact.
+        Take all links as infinitely wide: latencies stay, nobody waits. It is the reference of congestion impact.
 
     Attributes
     ----------
@@ -60,19 +61,19 @@ class Fabric:
 
     __slots__ = ("links", "wide")
 
-    def __init__(self, topology: Topology, wide: bool = False) -> None:
-        self.wide = wide or topology.wide_links
+    def __init__(self, wide: bool = False) -> None:
+        self.wide = wide
         self.links: dict[int, LinkUse] = {}
 
     def plan(self, route: Route, nbytes: int) -> Plan:
         """Work out a route's reservations for messages of `nbytes`, to be kept and used again."""
-        wide = self.wide
-        return tuple((self._use(k), 0 if wide else k.busy_ps(nbytes), k.latency_ps) for k in route.links)
+        uses = [self._use(link) for link in route.links]
+        return tuple((u, 0 if u.wide else u.link.busy_ps(nbytes), u.link.latency_ps) for u in uses)
 
     def _use(self, link: Link) -> LinkUse:
         use = self.links.get(link.index)
         if use is None:
-            use = self.links[link.index] = LinkUse(link)
+            use = self.links[link.index] = LinkUse(link, self.wide or link.gb_per_s is None)
         return use
 
     def carry(self, plan: Plan, nbytes: int, t_ps: int) -> tuple[int, int]:
@@ -80,7 +81,7 @@ class Fabric:
         start, head, tail = t_ps, t_ps, t_ps
         first = True
         for use, busy, latency in plan:
-            head, tail, end = link_pass(head, tail, 0 if self.wide else use.free_ps, busy, latency)
+            head, tail, end = link_pass(head, tail, 0 if use.wide else use.free_ps, busy, latency)
             if first:
                 start = end - busy
                 first = False

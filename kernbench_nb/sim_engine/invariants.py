@@ -36,7 +36,7 @@ def check_shared(engine: GraphEngine) -> None:
     for use in engine.fabric.links.values():
         name = f"link {use.link.name}"
         _busy(name, use.busy_ps, total)
-        if use.link.gb_per_s is not None and not engine.fabric.wide:
+        if use.link.gb_per_s is not None and not use.wide:
             _rate(name, use.nbytes, total, use.link.gb_per_s)
 
 

@@ -99,11 +99,11 @@ def _blocked(launch: Launch, port: Port) -> str:
     op, direction, peer, since, where = port.waits
     who = f"PE {port.pe}: {op}"
     tail = f"since {since:,} ps{_at(where)}"
-    if op == "barrier" or peer is None or direction is None:
-        missing = [
-            pe for pe, other in launch.ports.items() if other.waits is None or other.waits[0] != "barrier"
-        ]
-        return f"{who}, without PE {_ranges(sorted(missing))}, {tail}"
+    if peer is None or direction is None:
+        late = sorted(p.pe for p in launch.ports.values() if p.waits is None or p.waits[0] != "barrier")
+        have = "have" if len(late) > 1 else "has"
+        gone = "" if any(pe in launch.scheduler.blocked for pe in late) else f", which {have} ended"
+        return f"{who} without PE {_ranges(late)}{gone}, {tail}"
     gone = "" if peer in launch.scheduler.blocked else ", which has ended"
     whom = f"{_way(direction)} (PE {peer}{gone})" if isinstance(direction, str) else f"PE {peer}{gone}"
     if op == "send":
@@ -176,7 +176,8 @@ def _line(trace: Trace, row: int) -> str:
     if at >= len(trace.rows) or not 0 <= trace.rows[at + CHAIN] < len(trace.chains):
         return ""
     code, _ = trace.chains[trace.rows[at + CHAIN]]
-    return f"{code.co_filename}:{line_of(code, trace.rows[at + AT])}"
+    line = line_of(code, trace.rows[at + AT])
+    return f"{code.co_filename}:{line}" if line else ""
 
 
 def _ranges(pes: list[int]) -> str:
