@@ -21,13 +21,13 @@ from kernbench_nb._version import __version__
 # Public name -> "module:attribute", or "module" for a room that is itself the name. The only list of them.
 _PUBLIC: dict[str, str] = {
     # entry points
-    "bench": "kernbench_nb.benches.entry:bench",
+    "bench": "kernbench_nb.benches.registry:bench",
     "decode": "kernbench_nb.benches.entry:decode",
     "flash": "kernbench_nb.benches.entry:flash",
     "launch": "kernbench_nb.runtime_api.launch:launch",
     "naive": "kernbench_nb.benches.entry:naive",
     "prefill": "kernbench_nb.benches.entry:prefill",
-    "sample_attention": "kernbench_nb.benches.entry:sample_attention",
+    "sample_attention": "kernbench_nb.benches.sample:sample_attention",
     # the machine, the placement, the language, the result
     "DPPolicy": "kernbench_nb.policy.placement.dp:DPPolicy",
     "RunResult": "kernbench_nb.runtime_api.result:RunResult",

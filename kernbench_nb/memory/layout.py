@@ -53,7 +53,9 @@ class TileType:
         self.nbytes = self.n * dtype.itemsize
         self.size = round_up(self.nbytes)
         self.extent = (
-            (sum((s - 1) * t for s, t in zip(shape, strides, strict=True)) + 1) * dtype.itemsize if self.n else 0
+            (sum((s - 1) * t for s, t in zip(shape, strides, strict=True)) + 1) * dtype.itemsize
+            if self.n
+            else 0
         )
         self.contiguous = self.n == 0 or all(
             s == 1 or t == c for s, t, c in zip(shape, strides, row_major(shape), strict=True)

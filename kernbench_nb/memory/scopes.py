@@ -155,7 +155,9 @@ class Scope:
 def order_error(scope: Scope, innermost: Scope) -> ScopeOrderError:
     """Say which scope was left out of order, and what should have been left first."""
     if scope.state == "new":
-        return ScopeOrderError(f"scratch_scope {scope.label!r} was left but never entered; use it in a `with`.")
+        return ScopeOrderError(
+            f"scratch_scope {scope.label!r} was left but never entered; use it in a `with`."
+        )
     if scope.state == "closed":
         return ScopeOrderError(
             f"scratch_scope {scope.label!r} was left twice; its bytes were given back the first time. "

@@ -45,8 +45,36 @@ class Block:
 
     def __str__(self) -> str:
         where = f"{self.arena} arena" + (f" {self.scope!r}" if self.scope else "")
-        parts = [f"{self.nbytes:>9,} B", self.name or "(no name)", self.what, where, self.line]
+        parts = [f"{self.nbytes:>15,} B", self.name or "(no name)", self.what, where, self.line]
         return "  ".join(p for p in parts if p)
+
+
+def _alike(blocks: list[Block]) -> list[str]:
+    """One line for each block, or for several that one line of one kernel made in one arena after the other."""
+    groups: dict[tuple[object, ...], list[Block]] = {}
+    for b in blocks:
+        groups.setdefault((b.nbytes, b.name, b.what, b.arena, b.line), []).append(b)
+    lines = []
+    for same in groups.values():
+        first, last = same[0], same[-1]
+        if len(same) == 1:
+            lines.append(str(first))
+            continue
+        scopes = (
+            f" {first.scope!r} to {last.scope!r}"
+            if first.scope != last.scope
+            else f" {first.scope!r}".rstrip("' ")
+        )
+        total = f"{len(same)} x {first.nbytes:,} B"
+        parts = [
+            f"{total:>17}",
+            first.name or "(no name)",
+            first.what,
+            f"{first.arena} arena{scopes}",
+            first.line,
+        ]
+        lines.append("  ".join(p for p in parts if p))
+    return lines
 
 
 class ScopeWatcher(Protocol):
@@ -89,7 +117,19 @@ class ScratchAllocator:
         The innermost open scope, or the persistent arena.
     """
 
-    __slots__ = ("_live", "_own", "_watcher", "arena", "base", "capacity", "checks", "end", "fast_top", "root", "top")
+    __slots__ = (
+        "_live",
+        "_own",
+        "_watcher",
+        "arena",
+        "base",
+        "capacity",
+        "checks",
+        "end",
+        "fast_top",
+        "root",
+        "top",
+    )
 
     def __init__(
         self,
@@ -101,7 +141,9 @@ class ScratchAllocator:
         live: Callable[[], Iterable[Block]] | None = None,
     ) -> None:
         if capacity < 0 or capacity % ALIGN or base < 0 or base % ALIGN:
-            raise ValueError(f"capacity and base must be multiples of {ALIGN} and not negative, got {capacity}, {base}")
+            raise ValueError(
+                f"capacity and base must be multiples of {ALIGN} and not negative, got {capacity}, {base}"
+            )
         if checks not in CHECKS:
             raise ValueError(f"scratch_checks must be one of {', '.join(CHECKS)}, got {checks!r}")
         self.base = base
@@ -145,7 +187,9 @@ class ScratchAllocator:
 
     # -- allocating --------------------------------------------------------------------------------------------
 
-    def alloc(self, nbytes: int, *, align: int = ALIGN, name: str | None = None, what: str = "", rows: int = 0) -> int:
+    def alloc(
+        self, nbytes: int, *, align: int = ALIGN, name: str | None = None, what: str = "", rows: int = 0
+    ) -> int:
         """Take `nbytes` and return their address.
 
         A request of zero bytes is granted and moves nothing. An exact fit to the last byte is granted.
@@ -202,10 +246,10 @@ class ScratchAllocator:
         lines = [f"TLContext scratch overflow: {wanted}, {self.free:,} B free of {self.capacity:,} B."]
         if blocks:
             lines.append(f"Live now, largest first ({len(blocks)} in all, {self.cursor:,} B in use):")
-            lines += [f"  {b}" for b in blocks[:12]]
-            if len(blocks) > 12:
-                rest = blocks[12:]
-                lines.append(f"  ... and {len(rest)} more, {sum(b.nbytes for b in rest):,} B")
+            groups = _alike(blocks)
+            lines += [f"  {line}" for line in groups[:12]]
+            if len(groups) > 12:
+                lines.append(f"  ... and {len(groups) - 12} kinds more")
         lines.append(self._advice(nbytes, align, rows, blocks))
         return ScratchOverflowError(
             "\n".join(lines), required=stop - self.base, limit=self.capacity, wanted=nbytes, free=self.free

@@ -88,7 +88,14 @@ class Shard:
     __slots__ = ("_readers", "_shared", "data", "dtype", "kinds", "n", "owner", "shape", "tensor", "where")
 
     def __init__(
-        self, tensor: str, dtype: DType, shape: Shape, *, owner: int = -1, data: Array | None = None, where: str = "",
+        self,
+        tensor: str,
+        dtype: DType,
+        shape: Shape,
+        *,
+        owner: int = -1,
+        data: Array | None = None,
+        where: str = "",
         shared: bool = False,
     ) -> None:
         self.tensor = tensor

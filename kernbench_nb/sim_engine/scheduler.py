@@ -90,7 +90,10 @@ class Scheduler:
         self._hub = getcurrent()
         heap = self._heap
         for pe in sorted(programs):
-            self._greenlets[pe] = _spawn(programs[pe], self._hub)
+            self._greenlets[pe] = thread = _spawn(programs[pe], self._hub)
+            # Enter it here, from the hub: a greenlet counts its recursion on from whoever enters it first, and PEs
+            # that enter each other in turn would soon be as deep as Python allows.
+            thread.switch()
             heappush(heap, (start_ps, pe))
         try:
             while heap:
@@ -120,6 +123,7 @@ def _spawn(program: Program, hub: greenlet) -> greenlet:
 
 
 def _quietly(program: Program) -> None:
+    getcurrent().parent.switch()
     # numpy keeps its error state per greenlet too. Empty softmax rows are meant: they must not warn.
     with np.errstate(all="ignore"):
         program()

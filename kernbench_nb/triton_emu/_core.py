@@ -29,6 +29,8 @@ from kernbench_nb.errors import (
 from kernbench_nb.memory import Block, Scope, ScratchAllocator, TileType, tile_type
 from kernbench_nb.memory.store import ScratchBytes
 from kernbench_nb.memory.watch import PENDING, UNWRITTEN, Watch
+from kernbench_nb.sim_engine.live import find_allocation, live_now, name_of_row, place_of_row
+from kernbench_nb.sim_engine.source import place_of, variable_of
 from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind, Trace
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture, no_value
 from kernbench_nb.triton_emu.kinds import Kinds
@@ -122,7 +124,11 @@ class Core:
             return frame
         callers = []
         caller = frame
-        while self._runner is not None and caller.f_back is not None and caller.f_back.f_code is not self._runner:
+        while (
+            self._runner is not None
+            and caller.f_back is not None
+            and caller.f_back.f_code is not self._runner
+        ):
             caller = caller.f_back
             callers.append((caller.f_code, caller.f_lasti))
         key = (frame.f_code, tuple(callers))
@@ -136,18 +142,12 @@ class Core:
 
     def _line(self) -> str:
         """The kernel line that is running now, as ``file:line  text``."""
-        from kernbench_nb.sim_engine.source import describe
-
         frame = self._enter(_getframe(1))
-        return describe(self._trace.chains[self._chain], frame.f_lasti)
+        return str(place_of(self._trace.chains[self._chain], frame.f_lasti))
 
     def _row_line(self, row: int) -> str:
-        from kernbench_nb.sim_engine.source import describe
-        from kernbench_nb.sim_engine.trace import AT, CHAIN, STRIDE
-
-        rows = self._trace.rows
-        chain = rows[row * STRIDE + CHAIN]
-        return describe(self._trace.chains[chain], rows[row * STRIDE + AT]) if chain >= 0 else ""
+        place = place_of_row(self._trace, row)
+        return str(place) if place else ""
 
     # -- scratch -----------------------------------------------------------------------------------------------
 
@@ -159,16 +159,19 @@ class Core:
             return self._scratch.top
         try:
             return self._scratch.alloc(
-                ty.nbytes, name=name or self._variable(frame), what=repr(ty), rows=ty.shape[0] if ty.shape else 0
+                ty.nbytes,
+                name=name or self._variable(frame),
+                what=repr(ty),
+                rows=ty.shape[0] if ty.shape else 0,
             )
         except ScratchOverflowError:
-            self._log((OVERFLOW, self._now, self._scratch.top, ty.nbytes, -1, name, self._chain, frame.f_lasti))
+            self._log(
+                (OVERFLOW, self._now, self._scratch.top, ty.nbytes, -1, name, self._chain, frame.f_lasti)
+            )
             raise
 
     def _variable(self, frame: FrameType) -> str:
-        from kernbench_nb.sim_engine.source import variable_at
-
-        return variable_at(frame.f_code, frame.f_lasti) or ""
+        return variable_of(frame.f_code, frame.f_lasti) or ""
 
     def _handle(self, addr: int, ty: TileType, arena: Scope) -> Handle:
         handle = Handle()
@@ -194,7 +197,9 @@ class Core:
             addr = self._take(kind, name, frame)
         return self._handle(addr, kind.ty, scratch.arena)
 
-    def _emit(self, kind: Kind, out: Handle, name: str | None, frame: FrameType, a: int = -1, b: int = -1) -> None:
+    def _emit(
+        self, kind: Kind, out: Handle, name: str | None, frame: FrameType, a: int = -1, b: int = -1
+    ) -> None:
         """Move the clock over a blocking operation and append its row."""
         self._now = now = self._now + kind.step
         self._log((kind.index, now, out.addr, a, b, name, self._chain, frame.f_lasti))
@@ -241,7 +246,9 @@ class Core:
         if value.__class__ is not Handle:
             raise TypeError(f"{what} must be a tile, got {type(value).__name__}")
         if value.tl is not self and value.addr >= 0:
-            raise ValueError(f"{what} is a tile of another PE or another launch; send it, or store it to HBM.")
+            raise ValueError(
+                f"{what} is a tile of another PE or another launch; send it, or store it to HBM."
+            )
         return value  # type: ignore[no-any-return]
 
     def _inspect(self, *handles: Handle) -> None:
@@ -267,7 +274,9 @@ class Core:
             if state == PENDING:
                 raise self._in_flight(handle, "is read")
 
-    def _inspect_target(self, out: Any, operands: tuple[Handle, ...], elementwise: bool, verb: str = "out=") -> Handle:
+    def _inspect_target(
+        self, out: Any, operands: tuple[Handle, ...], elementwise: bool, verb: str = "out="
+    ) -> Handle:
         """Check that a result may be written to `out`.
 
         Raises
@@ -284,7 +293,9 @@ class Core:
             if self._watch.find(out.addr, out.ty) == PENDING:
                 raise self._in_flight(out, "is written")
         if any(t == 0 and n > 1 for n, t in zip(out.ty.shape, out.ty.strides, strict=True)):
-            raise ShapeError(f"{verb} {self._title(out)} is a broadcast view: several elements share one address.")
+            raise ShapeError(
+                f"{verb} {self._title(out)} is a broadcast view: several elements share one address."
+            )
         for operand in operands:
             if operand.addr < 0 or operand.addr >= out.addr + out.ty.extent:
                 continue
@@ -356,24 +367,16 @@ class Core:
         )
 
     def _site(self, site: Any) -> str:
-        from kernbench_nb.sim_engine.source import describe
-
-        return describe(self._trace.chains[site[0]], site[1]) if site else ""
+        return str(place_of(self._trace.chains[site[0]], site[1])) if site else ""
 
     def _row_of(self, handle: Handle) -> int | None:
-        from kernbench_nb.sim_engine.memory_log import find_allocation
-
         return find_allocation(self._trace, handle.addr, handle.arena.index)
 
     def _live_blocks(self) -> list[Block]:
-        from kernbench_nb.sim_engine.memory_log import live_now
-
         return live_now(self._trace)
 
     def name_of(self, handle: Handle) -> str:
         """The name given with ``name=``, or else the variable that the kernel assigned the tile to."""
-        from kernbench_nb.sim_engine.memory_log import name_of_row
-
         if handle.addr < 0:
             return repr(handle.arr.item()) if self._data else "a number"
         row = self._row_of(handle)
@@ -394,6 +397,11 @@ class Core:
         if handle.ty.dtype is bool_:
             return np.asarray(handle.arr.view(np.uint8) != 0)
         return np.array(handle.arr)
+
+    def view_of(self, addr: int, ty: TileType) -> Array:
+        """The bytes at an address as they are, unchecked: for whoever records (data mode only)."""
+        assert self._bytes is not None
+        return self._bytes.view(addr, ty)
 
     # -- scopes: what the allocator tells -----------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ class UnaryOp(Protocol):
 def _binary(op: str, formula: str, note: str = "") -> Any:
     at = BINARY.index(op)
 
-    def operation(self: Core, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
+    def operation(
+        self: Core, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
@@ -213,7 +215,13 @@ class Elementwise(Core):
     invert: UnaryOp = _unary("invert", "~x of integers or bool")
 
     def cast(
-        self, x: Handle, dtype: Any, bitcast: bool = False, *, out: Handle | None = None, name: str | None = None
+        self,
+        x: Handle,
+        dtype: Any,
+        bitcast: bool = False,
+        *,
+        out: Handle | None = None,
+        name: str | None = None,
     ) -> Handle:
         """Convert to another dtype, rounding once to nearest even.
 
@@ -274,17 +282,27 @@ class Elementwise(Core):
         frame = self._enter(_getframe(1))
         self._own(x, "fma: x")
         y, z = self._constant(y, x), self._constant(z, x)
-        kind = self._kinds.ternary("fma", x.ty, y.ty, z.ty, None if out is None else self._own(out, "out=").ty)
+        kind = self._kinds.ternary(
+            "fma", x.ty, y.ty, z.ty, None if out is None else self._own(out, "out=").ty
+        )
         return self._apply(kind, (x, y, z), out, name, frame)
 
     def clamp(
-        self, x: Handle, min: Any, max: Any, *, out: Handle | None = None, name: str | None = None  # noqa: A002
+        self,
+        x: Handle,
+        min: Any,
+        max: Any,
+        *,
+        out: Handle | None = None,
+        name: str | None = None,  # noqa: A002
     ) -> Handle:
         """`x` held between `min` and `max`, elementwise; NaN stays NaN."""
         frame = self._enter(_getframe(1))
         self._own(x, "clamp: x")
         low, high = self._constant(min, x), self._constant(max, x)
-        kind = self._kinds.ternary("clamp", x.ty, low.ty, high.ty, None if out is None else self._own(out, "out=").ty)
+        kind = self._kinds.ternary(
+            "clamp", x.ty, low.ty, high.ty, None if out is None else self._own(out, "out=").ty
+        )
         return self._apply(kind, (x, low, high), out, name, frame)
 
     # -- shared by everything that is not the hot path ---------------------------------------------------------
@@ -329,5 +347,3 @@ class Elementwise(Core):
         like.arena = x.arena
         like.tl = x.tl
         return like
-
-

@@ -28,7 +28,9 @@ class Reductions(Elementwise):
     ) -> Handle:
         frame = self._enter(_getframe(2))
         self._own(x, op)
-        kind = self._kinds.reduction(op, x.ty, axis, keep_dims, None if out is None else self._own(out, "out=").ty)
+        kind = self._kinds.reduction(
+            op, x.ty, axis, keep_dims, None if out is None else self._own(out, "out=").ty
+        )
         return self._apply(kind, (x,), out, name, frame, elementwise=False)
 
     def max(
@@ -76,7 +78,9 @@ class Reductions(Elementwise):
         """Index (i32) of the smallest element along `axis`; the first of several."""
         return self._reduce("argmin", input, axis, keep_dims, out, name)
 
-    def softmax(self, x: Handle, dim: int = -1, *, out: Handle | None = None, name: str | None = None) -> Handle:
+    def softmax(
+        self, x: Handle, dim: int = -1, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
         """exp(x - max) / sum along `dim`, in the dtype of x; narrow floats compute in f32.
 
         One row in the log; its cost is that of its parts (max, sub, exp, sum, div) with one fill, its scratch is that
@@ -87,7 +91,9 @@ class Reductions(Elementwise):
         kind = self._kinds.along("softmax", x.ty, dim, None if out is None else self._own(out, "out=").ty)
         return self._apply(kind, (x,), out, name, frame)
 
-    def cumsum(self, input: Handle, axis: int = 0, *, out: Handle | None = None, name: str | None = None) -> Handle:  # noqa: A002
+    def cumsum(
+        self, input: Handle, axis: int = 0, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:  # noqa: A002
         """Running sum along `axis`; narrow floats accumulate in f32."""
         frame = self._enter(_getframe(1))
         self._own(input, "cumsum")

@@ -14,6 +14,7 @@ from kernbench_nb.memory import TileType, tile_type
 from kernbench_nb.memory.layout import Shape, row_major
 from kernbench_nb.memory.store import POISON, Shard
 from kernbench_nb.memory.watch import PENDING
+from kernbench_nb.sim_engine.source import place_of
 from kernbench_nb.sim_engine.trace import Kind
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._core import as_shape
@@ -74,7 +75,9 @@ class Transfers(Views):
             If the tile leaves the shard, naming tensor, shard, offset and extent.
         """
         frame = self._enter(_getframe(1))
-        handle, ready, source, fill = self._issue_load(ptr, shape, dtype, strides, mask, other, out, name, frame)
+        handle, ready, source, fill = self._issue_load(
+            ptr, shape, dtype, strides, mask, other, out, name, frame
+        )
         self._now = ready
         if out is not None:
             self._wrote(out)
@@ -103,7 +106,9 @@ class Transfers(Views):
             With the destination as ``.handle``.
         """
         frame = self._enter(_getframe(1))
-        handle, ready, source, fill = self._issue_load(ptr, shape, dtype, strides, mask, other, out, name, frame)
+        handle, ready, source, fill = self._issue_load(
+            ptr, shape, dtype, strides, mask, other, out, name, frame
+        )
         future = LoadFuture(self, handle, ready, ptr.shard, source, fill)  # type: ignore[arg-type]
         if source is not None:
             ptr.shard.lend(future)
@@ -116,7 +121,9 @@ class Transfers(Views):
         name: str | None, frame: FrameType,
     ) -> tuple[Handle, int, Any, Any]:  # fmt: skip
         if ptr.__class__ is not Pointer:
-            raise TypeError(f"load: expected a pointer (a kernel's tensor argument, plus elements), got {_kind_of(ptr)}")
+            raise TypeError(
+                f"load: expected a pointer (a kernel's tensor argument, plus elements), got {_kind_of(ptr)}"
+            )
         shard = ptr.shard
         if shape.__class__ is not tuple:
             shape = as_shape(shape, "load")
@@ -139,8 +146,12 @@ class Transfers(Views):
         if out is not None:
             self._inspect_target(out, (), False)
             if out.ty is not ty:
-                raise ShapeError(f"load: out= is {out.ty}, the tile is {ty}; out= must be contiguous and match.")
-        lanes = _lanes(shard, ptr.offset, ty.shape, steps, mask, "masked load") if masked and self._data else None
+                raise ShapeError(
+                    f"load: out= is {out.ty}, the tile is {ty}; out= must be contiguous and match."
+                )
+        lanes = (
+            _lanes(shard, ptr.offset, ty.shape, steps, mask, "masked load") if masked and self._data else None
+        )
         handle = self._result(kind, out, name, frame)
         start, ready = self._sink.read(self._now + self._dispatch, shard.owner, kind.nbytes)
         source = fill = None
@@ -156,7 +167,9 @@ class Transfers(Views):
         shape = as_shape(shape, "load")
         steps = None if strides is None else tuple(int(t) for t in strides)
         if steps is not None and len(steps) != len(shape):
-            raise ShapeError(f"load: shape {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}.")
+            raise ShapeError(
+                f"load: shape {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}."
+            )
         ty = tile_type(shape, shard.dtype)
         kind = self._kinds.dma("dma_read", shard.tensor, ty, ty.nbytes, *self._dma_cost(ty.nbytes), allocates)
         shard.kinds[(shape, strides if strides is None else tuple(strides), allocates)] = kind, steps
@@ -239,7 +252,9 @@ class Transfers(Views):
         shape = value.ty.shape
         steps = None if strides is None else tuple(int(t) for t in strides)
         if steps is not None and len(steps) != len(shape):
-            raise ShapeError(f"store: value {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}.")
+            raise ShapeError(
+                f"store: value {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}."
+            )
         if mask is None:
             shard.check(ptr.offset, shape, steps, "store")
         key = ("store", value.ty)
@@ -249,7 +264,11 @@ class Transfers(Views):
             _, busy = self._dma_cost(nbytes)
             kind = self._kinds.dma("dma_write", shard.tensor, value.ty, nbytes, busy, busy, False)
             shard.kinds[key] = kind
-        lanes = _lanes(shard, ptr.offset, shape, steps, mask, "masked store") if mask is not None and self._data else None
+        lanes = (
+            _lanes(shard, ptr.offset, shape, steps, mask, "masked store")
+            if mask is not None and self._data
+            else None
+        )
         start, end = self._sink.write(self._now + self._dispatch, shard.owner, kind.nbytes)
         self._now = end
         self._log((kind.index, end, value.addr, ptr.offset, start, None, self._chain, frame.f_lasti))
@@ -333,7 +352,13 @@ class Transfers(Views):
             self._inspect(x)
         payload = np.array(x.arr) if self._data else None
         start, arrive, resume, peer = self._sink.send(
-            self._now + self._dispatch, direction, payload, x.ty.nbytes, x.ty.shape, x.ty.dtype.name, self._line_of(frame)
+            self._now + self._dispatch,
+            direction,
+            payload,
+            x.ty.nbytes,
+            x.ty.shape,
+            x.ty.dtype.name,
+            self._line_of(frame),
         )
         self._now = resume
         kind = self._kinds.message("ipc_send", x.ty, direction, peer, arrive - start, False)
@@ -389,12 +414,16 @@ class Transfers(Views):
         name, allocated = future.name
         self._take_message(future.handle, future.direction, self._now, allocated, name, frame)
 
-    def _recv_target(self, shape: Any, dtype: Any, out: Handle | None, name: str | None, frame: FrameType) -> Handle:
+    def _recv_target(
+        self, shape: Any, dtype: Any, out: Handle | None, name: str | None, frame: FrameType
+    ) -> Handle:
         ty = tile_type(as_shape(shape, "recv"), resolve_dtype(dtype))
         if out is not None:
             self._inspect_target(out, (), False)
             if out.ty is not ty:
-                raise ShapeError(f"recv: out= is {out.ty}, the message is {ty}; out= must be contiguous and match.")
+                raise ShapeError(
+                    f"recv: out= is {out.ty}, the message is {ty}; out= must be contiguous and match."
+                )
             return out
         scratch = self._scratch
         addr = scratch.top
@@ -405,7 +434,13 @@ class Transfers(Views):
         return self._handle(addr, ty, scratch.arena)
 
     def _take_message(
-        self, handle: Handle, direction: str | int, issue: int, allocated: bool, name: str | None, frame: FrameType
+        self,
+        handle: Handle,
+        direction: str | int,
+        issue: int,
+        allocated: bool,
+        name: str | None,
+        frame: FrameType,
     ) -> None:
         ty = handle.ty
         end, payload, peer = self._sink.recv(issue, direction, ty.shape, ty.dtype.name, self._line_of(frame))
@@ -426,13 +461,7 @@ class Transfers(Views):
 
     def _line_of(self, frame: FrameType) -> Any:
         chain, at = self._trace.chains[self._chain], frame.f_lasti
-
-        def where() -> str:
-            from kernbench_nb.sim_engine.source import describe
-
-            return describe(chain, at)
-
-        return where
+        return lambda: str(place_of(chain, at))
 
 
 def _deliver(handle: Handle, source: Any, fill: Any) -> None:
@@ -440,13 +469,17 @@ def _deliver(handle: Handle, source: Any, fill: Any) -> None:
         handle.arr[...] = fill if source is None else source
 
 
-def _lanes(shard: Shard, offset: int, shape: Shape, steps: Shape | None, mask: Any, verb: str) -> tuple[Any, Any]:
+def _lanes(
+    shard: Shard, offset: int, shape: Shape, steps: Shape | None, mask: Any, verb: str
+) -> tuple[Any, Any]:
     """Which elements a mask lets through, and their addresses in the shard, which must lie inside."""
     truth = mask.arr != 0 if mask.__class__ is Handle else np.asarray(mask, np.bool_)
     try:
         allowed = np.broadcast_to(truth, shape)
     except ValueError:
-        raise ShapeError(f"{verb}: mask of shape {truth.shape} does not broadcast to the tile's {shape}.") from None
+        raise ShapeError(
+            f"{verb}: mask of shape {truth.shape} does not broadcast to the tile's {shape}."
+        ) from None
     where = _addresses(offset, shape, steps)[allowed]
     for edge in (int(where.min()), int(where.max())) if where.size else ():
         shard.check(edge, (), None, verb)
@@ -459,7 +492,9 @@ def _filled(shard: Shard, ty: TileType, allowed: Any, where: Any, other: Any) ->
         fill = np.frombuffer(bytes([POISON]) * ty.nbytes, ty.dtype.np).reshape(ty.shape).copy()
     else:
         fill = np.empty(ty.shape, ty.dtype.np)
-        numerics.convert(fill, np.broadcast_to(other.arr if other.__class__ is Handle else np.asarray(other), ty.shape))
+        numerics.convert(
+            fill, np.broadcast_to(other.arr if other.__class__ is Handle else np.asarray(other), ty.shape)
+        )
     assert shard.data is not None
     fill[allowed] = shard.data[where]
     return fill
@@ -477,5 +512,3 @@ def _addresses(offset: int, shape: Shape, steps: Shape | None) -> Any:
 
 def _kind_of(value: Any) -> str:
     return repr(value) if isinstance(value, (int, float, str, Handle)) else type(value).__name__
-
-

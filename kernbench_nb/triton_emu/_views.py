@@ -60,7 +60,9 @@ class Views(Reductions):
             wanted[wanted.index(-1)] = ty.n // rest if rest else 0
         to = as_shape(tuple(wanted), "reshape")
         if prod(to) != ty.n:
-            raise ShapeError(f"reshape of {ty.shape} ({ty.n} elements) to {tuple(shape)} ({prod(to)} elements).")
+            raise ShapeError(
+                f"reshape of {ty.shape} ({ty.n} elements) to {tuple(shape)} ({prod(to)} elements)."
+            )
         strides = reshape_strides(ty, to)
         if strides is None:
             raise ShapeError(
@@ -101,7 +103,9 @@ class Views(Reductions):
         self._own(input, "expand_dims")
         shape = input.ty.shape
         at = normal_axis(axis, (*shape, 1), "expand_dims")
-        return self.reshape_any(input, (*shape[:at], 1, *shape[at:]), (*input.ty.strides[:at], 0, *input.ty.strides[at:]))
+        return self.reshape_any(
+            input, (*shape[:at], 1, *shape[at:]), (*input.ty.strides[:at], 0, *input.ty.strides[at:])
+        )
 
     def reshape_any(self, x: Handle, shape: Shape, strides: Shape, offset: int = 0) -> Handle:
         """A view with given shape, element strides and offset in elements; the caller answers for them."""
@@ -152,7 +156,9 @@ class Views(Reductions):
                 offset += start * stride if n else 0
             elif isinstance(p, int) and not isinstance(p, bool):
                 if not -extent <= p < extent:
-                    raise ShapeError(f"x[...]: index {p} is out of range for extent {extent} of shape {ty.shape}.")
+                    raise ShapeError(
+                        f"x[...]: index {p} is out of range for extent {extent} of shape {ty.shape}."
+                    )
                 offset += (p % extent) * stride
             else:
                 raise ShapeError(
@@ -174,7 +180,9 @@ class Views(Reductions):
         to = as_shape(_sequence(shape), "broadcast_to")
         lead = len(to) - len(ty.shape)
         if lead < 0 or any(m not in (1, n) for m, n in zip(ty.shape, to[lead:], strict=True)):
-            raise ShapeError(f"broadcast_to: shape {ty.shape} does not broadcast to {to}: extents must be equal or 1.")
+            raise ShapeError(
+                f"broadcast_to: shape {ty.shape} does not broadcast to {to}: extents must be equal or 1."
+            )
         strides = (0,) * lead + tuple(
             0 if m == 1 and n != 1 else t for m, n, t in zip(ty.shape, to[lead:], ty.strides, strict=True)
         )
@@ -203,5 +211,7 @@ class Views(Reductions):
 
     def _bitcast(self, x: Handle, dtype: DType) -> Handle:
         if dtype.itemsize != x.ty.dtype.itemsize:
-            raise DTypeError(f"bitcast of {x.ty.dtype} to {dtype}: sizes {x.ty.dtype.itemsize} and {dtype.itemsize} B.")
+            raise DTypeError(
+                f"bitcast of {x.ty.dtype} to {dtype}: sizes {x.ty.dtype.itemsize} and {dtype.itemsize} B."
+            )
         return self._view(x, tile_type(x.ty.shape, dtype, x.ty.strides))

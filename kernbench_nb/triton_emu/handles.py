@@ -393,7 +393,9 @@ class LoadFuture:
 
     __slots__ = ("done", "fill", "handle", "ready_ps", "shard", "source", "tl")
 
-    def __init__(self, tl: TLContext, handle: Handle, ready_ps: int, shard: Shard | None, source: Any, fill: Any) -> None:
+    def __init__(
+        self, tl: TLContext, handle: Handle, ready_ps: int, shard: Shard | None, source: Any, fill: Any
+    ) -> None:
         self.tl = tl
         self.handle = handle
         self.ready_ps = ready_ps

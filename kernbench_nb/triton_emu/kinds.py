@@ -133,7 +133,9 @@ class Kinds:
             if op in BITWISE:
                 check_bits(op, a.dtype, b.dtype)
             if op == "floordiv" and common.is_float:
-                raise DTypeError(f"// needs integers, as in Triton, got {a.dtype} and {b.dtype}; use tl.floor(x / y).")
+                raise DTypeError(
+                    f"// needs integers, as in Triton, got {a.dtype} and {b.dtype}; use tl.floor(x / y)."
+                )
             result = bool_ if op in COMPARISONS else common
             target = self._target(op, shape, result, out)
             run = numerics.binary(op, a.dtype, b.dtype, common, result, target.dtype)
@@ -178,7 +180,14 @@ class Kinds:
             target = self._target(op, a.shape, a.dtype, out)
             run = numerics.unary(op, a.dtype, target.dtype, target.dtype)
             return self._kind(
-                op, "math", self.costs.copy_ps(target.nbytes), target, (a.shape,), run, out, nbytes=target.nbytes
+                op,
+                "math",
+                self.costs.copy_ps(target.nbytes),
+                target,
+                (a.shape,),
+                run,
+                out,
+                nbytes=target.nbytes,
             )
 
         return self._memo((op, a, out), make)
@@ -214,7 +223,9 @@ class Kinds:
 
     # -- reductions --------------------------------------------------------------------------------------------
 
-    def reduction(self, op: str, a: TileType, axis: int | None, keep_dims: bool, out: TileType | None) -> Kind:
+    def reduction(
+        self, op: str, a: TileType, axis: int | None, keep_dims: bool, out: TileType | None
+    ) -> Kind:
         """A reduction over one axis, or over all."""
 
         def make() -> Kind:
@@ -242,7 +253,10 @@ class Kinds:
                     run = None
             else:
                 result = reduction_dtype("sum", a.dtype)
-                cost, run = self.costs.reduce_ps(op, a.n), numerics.cumsum(result if result is i32 else a.dtype, at)
+                cost, run = (
+                    self.costs.reduce_ps(op, a.n),
+                    numerics.cumsum(result if result is i32 else a.dtype, at),
+                )
             target = self._target(op, a.shape, result, out)
             return self._kind(op, "math", cost, target, (a.shape,), run, out, elements=a.n)
 
@@ -250,7 +264,9 @@ class Kinds:
 
     # -- products ----------------------------------------------------------------------------------------------
 
-    def dot(self, a: TileType, b: TileType, acc: TileType | None, out_dtype: DType | None, out: TileType | None) -> Kind:
+    def dot(
+        self, a: TileType, b: TileType, acc: TileType | None, out_dtype: DType | None, out: TileType | None
+    ) -> Kind:
         """A batched matrix product."""
 
         def make() -> Kind:
@@ -261,7 +277,9 @@ class Kinds:
             work = wide if wide.bits >= narrow.bits else narrow
             result = out_dtype or work
             if acc is not None and acc.shape != shape:
-                raise ShapeError(f"dot: acc has shape {acc.shape}, the product of {a.shape} and {b.shape} has {shape}.")
+                raise ShapeError(
+                    f"dot: acc has shape {acc.shape}, the product of {a.shape} and {b.shape} has {shape}."
+                )
             target = self._target("dot", shape, result, out)
             run = numerics.dot(a.dtype, b.dtype, work, target.dtype, acc is not None)
             cost = self.costs.gemm_ps(batch, m, n, k)
@@ -293,7 +311,9 @@ class Kinds:
             ),
         )  # fmt: skip
 
-    def message(self, op: str, ty: TileType, direction: str | int, peer: int, busy: int, allocates: bool) -> Kind:
+    def message(
+        self, op: str, ty: TileType, direction: str | int, peer: int, busy: int, allocates: bool
+    ) -> Kind:
         """A send, a receive, or a barrier."""
         return self._memo(
             (op, ty, direction, peer, allocates),
@@ -317,10 +337,14 @@ class Kinds:
         if out is None:
             return tile_type(shape, dtype)
         if out.shape != shape:
-            raise ShapeError(f"{op}: out= has shape {out.shape} ({out.dtype}), the result has shape {shape} ({dtype}).")
+            raise ShapeError(
+                f"{op}: out= has shape {out.shape} ({out.dtype}), the result has shape {shape} ({dtype})."
+            )
         return out
 
-    def _math(self, op: str, target: TileType, shapes: tuple[Shape, ...], run: Any, out: TileType | None) -> Kind:
+    def _math(
+        self, op: str, target: TileType, shapes: tuple[Shape, ...], run: Any, out: TileType | None
+    ) -> Kind:
         cost = self.costs.math_ps(op, target.n)
         return self._kind(op, "math", cost, target, shapes, run, out, elements=target.n)
 

@@ -94,8 +94,9 @@ _BINARY: dict[str, Any] = {
     "floordiv": _truncated_division,
     "mod": np.fmod,
     "pow": np.power,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
+    # numpy wants `out` of these two by name
+    "maximum": lambda x, y, out: np.maximum(x, y, out=out),
+    "minimum": lambda x, y, out: np.minimum(x, y, out=out),
     "and_": np.bitwise_and,
     "or_": np.bitwise_or,
     "xor": np.bitwise_xor,

@@ -92,7 +92,9 @@ def matmul_shape(a: TileType, b: TileType) -> tuple[int, int, int, int, Shape]:
             f"{y[-2]}. Is one of them to be transposed with tl.trans?"
         )
     if x[:-2] != y[:-2]:
-        raise ShapeError(f"dot: {both} have different batch dimensions {x[:-2]} and {y[:-2]}; they must be equal.")
+        raise ShapeError(
+            f"dot: {both} have different batch dimensions {x[:-2]} and {y[:-2]}; they must be equal."
+        )
     return prod(x[:-2]), x[-2], y[-1], x[-1], (*x[:-1], y[-1])
 
 
@@ -206,4 +208,3 @@ def reshape_strides(ty: TileType, shape: Shape) -> Shape | None:
     for j in range(i + 1):
         strides[j] = strides[i + 1] * shape[i + 1] if i + 1 < len(shape) else 1
     return tuple(strides)
-

@@ -30,7 +30,13 @@ class Sink(Protocol):
         """Write HBM of PE `owner` (-1: one's own): when the channel starts, and when it is done."""
 
     def send(
-        self, issue_ps: int, direction: str | int, payload: Any, nbytes: int, shape: tuple[int, ...], dtype: str,
+        self,
+        issue_ps: int,
+        direction: str | int,
+        payload: Any,
+        nbytes: int,
+        shape: tuple[int, ...],
+        dtype: str,
         where: Where,
     ) -> tuple[int, int, int, int]:
         """Send a message: when the first link starts, when it arrives, when the PE goes on, and the peer."""
@@ -65,17 +71,27 @@ class Recorder:
         return issue_ps, issue_ps
 
     def send(
-        self, issue_ps: int, direction: str | int, payload: Any, nbytes: int, shape: tuple[int, ...], dtype: str,
+        self,
+        issue_ps: int,
+        direction: str | int,
+        payload: Any,
+        nbytes: int,
+        shape: tuple[int, ...],
+        dtype: str,
         where: Where,
     ) -> tuple[int, int, int, int]:
         """Refuse: there is nobody to send to."""
-        raise MessageError(f"send to {direction!r} from a TLContext that stands alone: launch the kernel on an engine.")
+        raise MessageError(
+            f"send to {direction!r} from a TLContext that stands alone: launch the kernel on an engine."
+        )
 
     def recv(
         self, issue_ps: int, direction: str | int, shape: tuple[int, ...], dtype: str, where: Where
     ) -> tuple[int, Any, int]:
         """Refuse: there is nobody to hear from."""
-        raise MessageError(f"recv from {direction!r} in a TLContext that stands alone: launch the kernel on an engine.")
+        raise MessageError(
+            f"recv from {direction!r} in a TLContext that stands alone: launch the kernel on an engine."
+        )
 
     def barrier(self, issue_ps: int, where: Where) -> int:
         """Pass at once."""

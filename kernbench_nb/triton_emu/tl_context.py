@@ -50,6 +50,10 @@ class TLContext(Transfers):
         The machine: where traffic and messages go, and what operations cost.
     ids, nums
         ``program_id`` and ``num_programs`` for the axes PE, cube, SIP.
+    machine
+        PEs of a cube and cubes of a SIP that the machine has, used or not; `pe_index` needs them.
+    cube_mesh
+        Width and height of the machine's mesh of cubes.
     data
         Whether tiles have values.
     start_ps
@@ -60,7 +64,7 @@ class TLContext(Transfers):
         Called with (context, scope) at the end of each scope of kind ``tile``.
     """
 
-    __slots__ = ("_ids", "_nums")
+    __slots__ = ("_ids", "_machine", "_nums", "cube_mesh")
 
     float16 = f16 = dtypes.f16
     bfloat16 = bf16 = dtypes.bf16
@@ -92,6 +96,8 @@ class TLContext(Transfers):
         costs: Costs | None = None,
         ids: tuple[int, int, int] | None = None,
         nums: tuple[int, int, int] | None = None,
+        machine: tuple[int, int] | None = None,
+        cube_mesh: tuple[int, int] = (1, 1),
         data: bool = False,
         start_ps: int = 0,
         runner: CodeType | None = None,
@@ -103,6 +109,8 @@ class TLContext(Transfers):
             costs = FreeOfCharge(dispatch_cycles * PS_PER_CYCLE)
         self._ids = ids or (pe_id, 0, 0)
         self._nums = nums or (num_programs, 1, 1)
+        self._machine = machine or self._nums[:2]
+        self.cube_mesh = cube_mesh
         self._set_up(
             sink,
             Kinds.of(costs, sink.trace.kinds),
@@ -130,6 +138,19 @@ class TLContext(Transfers):
     def num_programs(self, axis: int = 0) -> int:
         """Number of programs along an axis, as in `program_id`."""
         return self._nums[_axis(axis, "num_programs")]
+
+    def pe_index(self, pe: int, cube: int | None = None, sip: int | None = None) -> int:
+        """Global index of a PE, as messages may be addressed to; cube and SIP are this program's by default.
+
+        Parameters
+        ----------
+        pe, cube, sip
+            Index of the PE in its cube, of the cube in its SIP, of the SIP.
+        """
+        pes, cubes = self._machine
+        cube = self._ids[1] if cube is None else cube
+        sip = self._ids[2] if sip is None else sip
+        return (sip * cubes + cube) * pes + pe
 
     @property
     def now_ps(self) -> int:
@@ -160,11 +181,17 @@ class TLContext(Transfers):
         self, shape: Any, value: Any, dtype: Any, *, out: Handle | None = None, name: str | None = None
     ) -> Handle:
         """A tile filled with a number. Costs a math operation."""
-        return self._create("full", shape, resolve_dtype(dtype), lambda: np.asarray(value), out, name, _getframe(1))
+        return self._create(
+            "full", shape, resolve_dtype(dtype), lambda: np.asarray(value), out, name, _getframe(1)
+        )
 
-    def zeros(self, shape: Any, dtype: Any = "f32", *, out: Handle | None = None, name: str | None = None) -> Handle:
+    def zeros(
+        self, shape: Any, dtype: Any = "f32", *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
         """A tile of zeros; logged as `full`, which it is."""
-        return self._create("full", shape, resolve_dtype(dtype), lambda: np.asarray(0), out, name, _getframe(1))
+        return self._create(
+            "full", shape, resolve_dtype(dtype), lambda: np.asarray(0), out, name, _getframe(1)
+        )
 
     def zeros_like(self, input: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:  # noqa: A002
         """A tile of zeros with the shape and dtype of another."""
@@ -310,7 +337,9 @@ class TLContext(Transfers):
             With the message and the kernel line.
         """
         if isinstance(cond, Handle):
-            raise TypeError("static_assert needs a condition that is known without data; use device_assert for tiles.")
+            raise TypeError(
+                "static_assert needs a condition that is known without data; use device_assert for tiles."
+            )
         if not cond:
             raise AssertionError(f"static_assert failed at {self._line()}{': ' + msg if msg else ''}")
 

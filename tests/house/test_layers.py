@@ -29,8 +29,8 @@ LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
 
 # (room, room below it) -> the only modules of the lower room that it may know.
 NARROW = {
-    # The language fills rows of a trace; it knows no engine, and so runs alone as well as under one.
-    ("triton_emu", "sim_engine"): {f"{PACKAGE}.sim_engine.trace"},
+    # The language fills rows of a trace, and reads them for its errors; it knows no engine, and so runs alone too.
+    ("triton_emu", "sim_engine"): {f"{PACKAGE}.sim_engine.{module}" for module in ("trace", "source", "live")},
 }
 
 

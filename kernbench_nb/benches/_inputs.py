@@ -1,0 +1,168 @@
+"""What the attention entry points are given: arrays looked at and brought into the kernels' layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernbench_nb.dtypes import DType, f16, f64, resolve_dtype
+from kernbench_nb.errors import DTypeError, ShapeError
+from kernbench_nb.runtime_api.tensor import host_array
+
+__all__ = ["Inputs", "check_count", "look_at"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Queries, keys and values in the kernels' layout, and their sizes.
+
+    Attributes
+    ----------
+    q, k, v
+        ``(T_q, h_q * d)``, ``(S_kv, h_kv * d)``.
+    T_q, S_kv, h_q, h_kv, d
+        Tokens, keys, query heads, KV heads, size of a head.
+    dtype
+        Of all three; `out_dtype` is that of the output (f16 for fp8).
+    shape
+        Shape of q as given, which is that of the output.
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    T_q: int
+    S_kv: int
+    h_q: int
+    h_kv: int
+    d: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def out_dtype(self) -> DType:
+        """The dtype of the output."""
+        return f16 if self.dtype.itemsize == 1 else self.dtype
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a KV head."""
+        return self.h_q // self.h_kv
+
+    @property
+    def three(self) -> tuple[Array, Array, Array]:
+        """q, k and v as ``(tokens, heads, d)``."""
+        return (
+            self.q.reshape(self.T_q, self.h_q, self.d),
+            self.k.reshape(self.S_kv, self.h_kv, self.d),
+            self.v.reshape(self.S_kv, self.h_kv, self.d),
+        )
+
+
+def look_at(
+    q: Any, k: Any, v: Any, *, dtype: Any = None, h_q: int | None = None, h_kv: int | None = None
+) -> Inputs:
+    """Check queries, keys and values, and bring them into the kernels' layout.
+
+    Parameters
+    ----------
+    q, k, v
+        ``(tokens, heads, d)``, or ``(tokens, heads * d)`` with the numbers of heads given.
+    dtype
+        What they are converted to; None takes them as they are.
+    h_q, h_kv
+        Numbers of heads, for arrays of rank 2 (1 by default).
+
+    Raises
+    ------
+    ShapeError
+        If ranks, heads or head sizes do not go together; what was expected and what came are named.
+    DTypeError
+        For float64 (name ``dtype=``), integers, or arrays of different dtypes.
+    """
+    arrays = [np.asarray(x) for x in (q, k, v)]
+    for name, x in zip("qkv", arrays, strict=True):
+        if x.ndim not in (2, 3):
+            raise ShapeError(
+                f"{name} must have shape (tokens, heads, d), or (tokens, heads * d) with h_q= and h_kv=; got {x.shape}"
+            )
+    heads = [h_q, h_kv, h_kv]
+    shaped = []
+    for name, x, given in zip("qkv", arrays, heads, strict=True):
+        if x.ndim == 3:
+            if given is not None and given != x.shape[1]:
+                raise ShapeError(
+                    f"{name} of shape {x.shape} has {x.shape[1]} heads, but {given} were asked for"
+                )
+            shaped.append(x)
+            continue
+        count = 1 if given is None else given
+        if count < 1 or x.shape[1] % count:
+            raise ShapeError(f"{name} of shape {x.shape} cannot be cut into {count} heads")
+        shaped.append(x.reshape(x.shape[0], count, x.shape[1] // count))
+    q3, k3, v3 = shaped
+    if k3.shape != v3.shape:
+        raise ShapeError(f"k and v must have one shape; got k {arrays[1].shape} and v {arrays[2].shape}")
+    if q3.shape[2] != k3.shape[2]:
+        raise ShapeError(
+            f"q and k must have heads of one size d; got q {arrays[0].shape} (d = {q3.shape[2]}) and k "
+            f"{arrays[1].shape} (d = {k3.shape[2]})"
+        )
+    queries, kv = q3.shape[1], k3.shape[1]
+    if kv == 0 or queries == 0 or queries % kv:
+        raise ShapeError(
+            f"query heads must be a multiple of KV heads, both at least 1; got h_q={queries} and h_kv={kv}. "
+            "Query head h reads KV head h // (h_q / h_kv)."
+        )
+    if q3.shape[0] == 0 or q3.shape[2] == 0:
+        raise ShapeError(f"q needs at least one token and d at least 1; got {arrays[0].shape}")
+    to = _one_dtype(arrays, dtype)
+    q2, k2, v2 = (_converted(x, to).reshape(x.shape[0], x.shape[1] * x.shape[2]) for x in (q3, k3, v3))
+    return Inputs(q2, k2, v2, q3.shape[0], k3.shape[0], queries, kv, q3.shape[2], to, arrays[0].shape)
+
+
+def _one_dtype(arrays: list[Array], dtype: Any) -> DType:
+    if dtype is not None:
+        to = resolve_dtype(dtype)
+        if not to.is_float or to is f64:
+            raise DTypeError(f"attention runs in f16, bf16, f32, f8e4m3 or f8e5m2; got dtype={to}")
+        return to
+    found = [resolve_dtype(x.dtype) for x in arrays]
+    for name, t in zip("qkv", found, strict=True):
+        if t is f64:
+            raise DTypeError(
+                f"{name} is float64, which the machine does not multiply: say dtype='f16' (or bf16, f32)."
+            )
+        if not t.is_float:
+            raise DTypeError(f"{name} is {t}; attention needs floats: say dtype='f16' to convert.")
+    if len(set(found)) > 1:
+        names = ", ".join(f"{n} {t}" for n, t in zip("qkv", found, strict=True))
+        raise DTypeError(f"q, k and v must have one dtype; got {names}. Say dtype='f16' to convert all.")
+    return found[0]
+
+
+def _converted(x: Array, to: DType) -> Array:
+    if x.dtype == to.np:
+        return x
+    if x.dtype.kind in "iub" or 0 not in x.strides or x.size == 0:
+        return host_array(x, to)[0]
+    # an array that repeats one element (a stand-in for shapes in timing mode) stays one
+    return np.broadcast_to(host_array(x[(0,) * x.ndim], to)[0], x.shape)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number from `least` on.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
+    return int(value)
