@@ -90,7 +90,7 @@ class GraphEngine:
             self._unchecked.clear()
             from kernbench_nb.sim_engine.op_log import OpLog
 
-            self._op_log = OpLog.of(self)
+            self._op_log = OpLog(self.traces)
         return self._op_log
 
     def install_directions(self, table: Mapping[str, Mapping[int, int]], opposite: Mapping[str, str]) -> None:

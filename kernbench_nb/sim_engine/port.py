@@ -13,7 +13,7 @@ from kernbench_nb.errors import MessageError, ModelError
 from kernbench_nb.sim_engine import reports
 from kernbench_nb.sim_engine.hbm import Slice
 from kernbench_nb.sim_engine.queues import NOBODY, Queue, Where
-from kernbench_nb.sim_engine.trace import STRIDE, Trace
+from kernbench_nb.sim_engine.trace import Trace
 
 if TYPE_CHECKING:
     from kernbench_nb.sim_engine.launch import Launch
@@ -206,8 +206,7 @@ class Port:
             self._reach(slot, self.pe)
         fabric = self._launch.fabric
         start, arrive = fabric.carry(queue.plan(fabric, nbytes), nbytes, slot)
-        row = len(self.trace.rows) // STRIDE
-        queue.sent.append((arrive, payload, nbytes, tuple(shape), dtype, where, row))
+        queue.sent.append((arrive, payload, tuple(shape), dtype, where))
         self._settle(queue)
         return start, arrive, slot, queue.dst
 
@@ -252,8 +251,8 @@ class Port:
             queue.receiver_waits = now_ps
             self._block("recv", direction, queue.src, now_ps, where)
         end, message = queue.matched.pop(number)
-        if message[3] != tuple(shape) or message[4] != dtype:
-            raise MessageError(reports.disagreement(self._launch, queue, message, tuple(shape), dtype, where))
+        if message[2] != tuple(shape) or message[3] != dtype:
+            raise MessageError(reports.disagreement(queue, message, tuple(shape), dtype, where))
         return end, message[1], queue.src
 
     def _settle(self, queue: Queue) -> None:

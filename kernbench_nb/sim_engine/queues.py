@@ -12,10 +12,10 @@ from kernbench_nb.topology import Route
 __all__ = ["Message", "Queue", "Where"]
 
 Where = Callable[[], str]
-"""Gives the source line of the operation at hand, as text; called only when a report needs it."""
+"""Gives the source line of one operation, as text. Only a report calls it, perhaps long after the PE has gone on."""
 
-Message = tuple[int, Any, int, tuple[int, ...], str, Where, int]
-"""Arrival in ps, payload, bytes, shape, dtype, source line of the send, and its row in the sender's trace."""
+Message = tuple[int, Any, tuple[int, ...], str, Where]
+"""Arrival in ps, payload, shape, dtype, and source line of the send."""
 
 NOBODY = -1
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from kernbench_nb.errors import DeadlockError
 from kernbench_nb.sim_engine.queues import Message, Queue, Where
-from kernbench_nb.sim_engine.source import line_of
-from kernbench_nb.sim_engine.trace import AT, CHAIN, STRIDE, Trace
 
 if TYPE_CHECKING:
     from kernbench_nb.sim_engine.launch import Launch
@@ -45,14 +43,12 @@ def no_peer(launch: Launch, pe: int, direction: str | int, peer: int, does: str,
     )
 
 
-def disagreement(
-    launch: Launch, queue: Queue, message: Message, shape: tuple[int, ...], dtype: str, where: Where
-) -> str:
+def disagreement(queue: Queue, message: Message, shape: tuple[int, ...], dtype: str, where: Where) -> str:
     """Send and receive differ in shape or dtype."""
     return (
         "send and recv do not agree: "
-        f"PE {queue.src} sends {_type(message[3], message[4])} to {_way(queue.leaves)}"
-        f"{_sent_at(launch, queue, message)}, and PE {queue.dst} receives {_type(shape, dtype)} from "
+        f"PE {queue.src} sends {_type(message[2], message[3])} to {_way(queue.leaves)}"
+        f"{_at(message[4])}, and PE {queue.dst} receives {_type(shape, dtype)} from "
         f"{_way(queue.enters)}{_at(where)}. Make shape and dtype the same on both sides; messages of one direction "
         "come in the order of sending."
     )
@@ -69,7 +65,7 @@ def unreceived(launch: Launch) -> str:
             lines.append(
                 f"  PE {queue.src} -> PE {queue.dst}: {count} message{'s' if count > 1 else ''} sent to "
                 f"{_way(queue.leaves)}, to be received from {_way(queue.enters)}; the first is "
-                f"{_type(first[3], first[4])}, sent{_sent_at(launch, queue, first)}"
+                f"{_type(first[2], first[3])}, sent{_at(first[4])}"
             )
     if not lines:
         return ""
@@ -162,22 +158,6 @@ def _type(shape: tuple[int, ...], dtype: str) -> str:
 def _at(where: Where) -> str:
     line = where()
     return f" at {line}" if line else ""
-
-
-def _sent_at(launch: Launch, queue: Queue, message: Message) -> str:
-    # The sender has gone on: its row of the send knows the line, `where` only knows that of the operation at hand.
-    line = _line(launch.ports[queue.src].trace, message[6])
-    return f" at {line}" if line else _at(message[5])
-
-
-def _line(trace: Trace, row: int) -> str:
-    """Source line of a row, as ``file:line``; empty if the trace has no such row, or no chain for it."""
-    at = row * STRIDE
-    if at >= len(trace.rows) or not 0 <= trace.rows[at + CHAIN] < len(trace.chains):
-        return ""
-    code, _ = trace.chains[trace.rows[at + CHAIN]]
-    line = line_of(code, trace.rows[at + AT])
-    return f"{code.co_filename}:{line}" if line else ""
 
 
 def _ranges(pes: list[int]) -> str:

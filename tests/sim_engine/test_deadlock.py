@@ -101,14 +101,14 @@ def test_a_barrier_that_one_never_comes_to(bench: Callable) -> None:
     def kernel(c):
         if c.pe == 2:
             return
-        c.compute(1_000 * c.pe)
+        c.compute(1_000 * (3 - c.pe))
         c.barrier(line="k.py:5")
 
     assert deadlock_of(bench(), kernel, pes=4) == (
         "deadlock at 3,000 ps: nothing is left to run, and 3 of 4 PEs are blocked.\n"
-        "  PE 0: barrier without PE 2, which has ended, since 0 ps at k.py:5\n"
-        "  PE 1: barrier without PE 2, which has ended, since 1,000 ps at k.py:5\n"
-        "  PE 3: barrier without PE 2, which has ended, since 3,000 ps at k.py:5\n"
+        "  PE 0: barrier without PE 2, which has ended, since 3,000 ps at k.py:5\n"
+        "  PE 1: barrier without PE 2, which has ended, since 2,000 ps at k.py:5\n"
+        "  PE 3: barrier without PE 2, which has ended, since 0 ps at k.py:5\n"
         "Every PE of the launch must come to each barrier, and take its messages before."
     )
 
@@ -158,5 +158,9 @@ def test_an_engine_can_be_used_again_after_a_deadlock(bench: Callable) -> None:
 
 
 def test_many_blocked_pes_are_all_named(bench: Callable) -> None:
-    text = deadlock_of(bench(base="ahbm"), lambda c: c.recv((c.pe + 1) % 64), pes=64)
+    def kernel(c):
+        c.compute(64 - c.pe)  # the last PE comes first
+        c.recv((c.pe + 1) % 64)
+
+    text = deadlock_of(bench(base="ahbm"), kernel, pes=64)
     assert [int(n) for n in re.findall(r"^  PE (\d+):", text, re.MULTILINE)] == list(range(64))

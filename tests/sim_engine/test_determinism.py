@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernbench_nb.errors import DeadlockError
-from kernbench_nb.sim_engine import GraphEngine, Port
+from kernbench_nb.sim_engine import Fabric, GraphEngine, Port
 from kernbench_nb.topology import resolve_topology
 
 MANY = {"base": "tiny", "system.pes_wide": 3, "system.pes_high": 3, "system.cubes_wide": 1}
@@ -181,6 +181,25 @@ def times(logs: Mapping[int, list[tuple[Any, ...]]]) -> Iterator[tuple[int, tupl
 @given(programs(), st.permutations(range(4)), st.sampled_from([0, 1, 64]))
 def test_the_order_of_starting_plays_no_part(ops: dict[int, list[Op]], order: list[int], slots: int) -> None:
     assert story(ops, order, slots) == story(ops, [0, 1, 2, 3], slots)
+
+
+@given(programs(), st.sampled_from([0, 1, 64]))
+def test_links_are_reserved_in_order_of_time(ops: dict[int, list[Op]], slots: int) -> None:
+    # Loads are from the PE's own slice here; a request to another one travels, see test_hbm.py.
+    own = {pe: [(what, pe if what == "load" else who, n) for what, who, n in ops[pe]] for pe in ops}
+    reserved: list[int] = []
+
+    def carry(fabric: Fabric, plan: Any, nbytes: int, t_ps: int) -> tuple[int, int]:
+        reserved.append(t_ps)
+        return real_carry(fabric, plan, nbytes, t_ps)
+
+    real_carry = Fabric.carry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Fabric, "carry", carry)
+        logs = story(own, [0, 1, 2, 3], slots)
+    assert reserved == sorted(reserved)
+    sent = [entry[3] for pe, log in logs.items() if pe >= 0 for entry in log if entry[0] == "send"]
+    assert reserved == sorted(sent)
 
 
 @given(programs())

@@ -109,6 +109,17 @@ def test_a_slice_that_did_more_than_the_time_allows_is_a_bug(bench: Callable) ->
         check_shared(engine)
 
 
+def test_slices_and_links_are_checked_after_a_run() -> None:
+    engine = GraphEngine(resolve_topology("tiny"))
+
+    def program(port) -> None:
+        port.read(0, -1, 21_760)
+        engine.slices[0].sizes[21_760][1] = 4
+
+    with pytest.raises(ModelError, match="the HBM slice of PE 0 was busy for 600,000 ps of 150,000 ps"):
+        engine.run({0: program})
+
+
 def test_bytes_over_time_stay_below_the_peak(bench: Callable) -> None:
     engine = bench().run(lambda c: c.load(21_760), 1).engine
     engine.slices[0].sizes[65_024] = [

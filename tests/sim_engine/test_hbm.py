@@ -67,30 +67,32 @@ def test_one_may_name_oneself_as_the_owner(bench: Callable) -> None:
     assert bench().run(lambda c: c.load(N, owner=c.pe), 4).ends == bench().run(lambda c: c.load(N), 4).ends
 
 
-def test_private_slices_never_switch(bench: Callable) -> None:
+@pytest.mark.parametrize("access", ["load", "store"])
+def test_private_slices_never_switch(bench: Callable, access: str) -> None:
     order = []
 
     def kernel(c):
         for _ in range(3):
-            c.load(N)
+            getattr(c, access)(N)
             order.append(c.pe)
 
     bench().run(kernel, 2)
     assert order == [0, 0, 0, 1, 1, 1]
 
 
-def test_shared_slices_are_reserved_in_order_of_time(bench: Callable) -> None:
+@pytest.mark.parametrize(("access", "step"), [("load", D + B + LATENCY), ("store", D + B)])
+def test_shared_slices_are_reserved_in_order_of_time(bench: Callable, access: str, step: int) -> None:
     order = []
 
     def kernel(c):
         c.compute(c.pe)  # PE 1 is always a picosecond later
         for _ in range(3):
-            c.load(N)
+            getattr(c, access)(N)
             order.append(c.pe)
 
     run = bench().run(kernel, 2, shared={0, 1})
     assert order == [0, 1, 0, 1, 0, 1]
-    assert run.ends == {0: 3 * (D + B + LATENCY), 1: 1 + 3 * (D + B + LATENCY)}
+    assert run.ends == {0: 3 * step, 1: 1 + 3 * step}
 
 
 def route_ps(topology: Topology, src: int, dst: int) -> int:

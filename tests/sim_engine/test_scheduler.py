@@ -130,12 +130,10 @@ def test_the_first_exception_comes_back_as_it_was_and_others_are_left_in_order()
         with Scope(1):
             raise KeyError("cause")
 
-    never_started = []
     programs = {3: waits(3), 0: waits(0), 1: breaks, 2: waits(2)}
     with pytest.raises(KeyError, match="cause") as caught:
         scheduler.run(programs, 0, no_deadlock)
     assert left == [(1, KeyError), (0, GreenletExit), (2, GreenletExit), (3, GreenletExit)]
-    assert not never_started
     assert "breaks" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert caught.value.__context__ is None
 
@@ -162,12 +160,16 @@ def test_a_program_that_blocks_on_its_way_out_does_not_hang() -> None:
         finally:
             seen.append("once")
             scheduler.reach(10**9, 0)
-            scheduler.block(0)
-            seen.append("never")
+            try:
+                scheduler.block(0)
+                seen.append("never")
+            finally:
+                seen.append("gone")
 
     with pytest.raises(DeadlockError):
         scheduler.run({0: stubborn}, 0, lambda: DeadlockError("x"))
-    assert seen == ["once"]
+    assert seen == ["once", "gone"]
+    assert list(scheduler.blocked) == [0]  # it is still referenced, so not the garbage collector ended it
 
 
 def test_an_interrupt_leaves_everybody_too() -> None:
