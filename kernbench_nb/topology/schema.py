@@ -244,13 +244,11 @@ def _nearest_key(path: str, key: str) -> str | None:
     return "` or `".join(by_leaf[leaf]) if leaf else None
 
 
-def _at(tree: Any, path: str) -> tuple[bool, Any]:
-    """The value at a dotted path of a tree of mappings, and whether there is one."""
+def _at(tree: Any, path: str) -> Any:
+    """What stands at a dotted path of a tree of mappings; None where nothing does."""
     for step in path.split(".") if path else ():
-        if not isinstance(tree, Mapping) or step not in tree:
-            return False, None
-        tree = tree[step]
-    return True, tree
+        tree = tree.get(step) if isinstance(tree, Mapping) else None
+    return tree
 
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
@@ -271,7 +269,7 @@ def _explain(error: msgspec.ValidationError, tree: object, origin: str) -> NoRet
     key = _KEY.match(message)
     if key:
         path = key.group(2).lstrip(".")
-        odd = next((k for k in _at(tree, path)[1] if not isinstance(k, str)), None)
+        odd = next((k for k in _at(tree, path) if not isinstance(k, str)), None)
         raise TopologyError(f"{origin}: {path or 'top level'}: expected names as keys, got {odd!r}") from None
     if " - at `$" in message:
         message, _, where = message.rpartition(" - at `$")
@@ -282,7 +280,7 @@ def _explain(error: msgspec.ValidationError, tree: object, origin: str) -> NoRet
         name = unknown.group(1)
         hint = _nearest_key(path, name)
         raise TopologyError(
-            f"{origin}: unknown key `{full}{name}` (value {_at(tree, full + name)[1]!r})"
+            f"{origin}: unknown key `{full}{name}` (value {_at(tree, full + name)!r})"
             + (f"; did you mean `{hint}`?" if hint else f"; known here: {', '.join(_beside(path))}")
         ) from None
     missing = _MISSING.match(message)
@@ -296,7 +294,7 @@ def _explain(error: msgspec.ValidationError, tree: object, origin: str) -> NoRet
         raise TopologyError(f"{origin}: {full}{own.group(1)}: {message[own.end() :]}") from None
     if "a note" in message:
         raise TopologyError(f"{origin}: {path}: {message}") from None
-    _, value = _at(tree, path)
+    value = _at(tree, path)
     got = "a group of keys" if isinstance(value, Mapping) else repr(value)
     raise TopologyError(
         f"{origin}: {path or 'top level'}: expected {_expected(message, path)}, got {got}"

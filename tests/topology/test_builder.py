@@ -88,6 +88,8 @@ def test_several_changes_of_one_group_and_of_the_top() -> None:
 def test_a_changed_machine_does_not_pass_for_its_preset() -> None:
     one = resolve_topology({"base": "ahbm", "pe.hbm.latency_ns": 0})
     assert one.name == "ahbm with pe.hbm.latency_ns=0"
+    two = resolve_topology({"base": "ahbm", "pe": {"ipc": {"slots": 0}}, "issue": "dataflow"})
+    assert two.name == "ahbm with pe.ipc.slots=0, issue=dataflow"
     three = resolve_topology({"base": "ahbm", "pe.hbm.latency_ns": 0, "pe.ipc.slots": 0, "issue": "dataflow"})
     assert three.name == "ahbm with 3 changes"
     assert resolve_topology({"base": "ahbm", "name": "mine", "pe.ipc.slots": 0}).name == "mine"
@@ -152,6 +154,7 @@ def test_to_dict_is_plain_and_complete() -> None:
         tree = resolve_topology(name).to_dict()
         assert msgspec.json.decode(msgspec.json.encode(tree)) == tree
         assert resolve_topology(tree).to_dict() == tree
+        assert None not in tree["energy"].values()  # a note that was left out is not there
     wide = resolve_topology("tiny").with_wide_links()
     assert resolve_topology(wide.to_dict()) == wide
 
@@ -234,7 +237,7 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str, message: str) -> None:
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_bytes(b"\xff\xfe\x00\xd8")
-    with pytest.raises(TopologyError, match=r"mine\.yaml: "):
+    with pytest.raises(TopologyError, match=r"mine\.yaml: cannot be read: "):
         resolve_topology(file)
 
 

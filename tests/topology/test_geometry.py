@@ -71,6 +71,16 @@ def test_ports() -> None:
     assert ports == {"W": (0, 0), "N": (0, 0), "E": (3, 0), "S": (0, 1)}
 
 
+def test_cubes_at_positions() -> None:
+    for topology in (AHBM, machine(1, (3, 2), (1, 1))):
+        width, height = topology.cube_mesh
+        at = topology.geometry.cube_at
+        for y in range(-1, height + 1):
+            for x in range(-1, width + 1):
+                inside = 0 <= x < width and 0 <= y < height
+                assert at(x, y) == (y * width + x if inside else None)
+
+
 def test_global_numbers() -> None:
     assert AHBM.locate(0) == (0, 0, 0)
     assert AHBM.locate(7) == (0, 0, 7)
