@@ -207,7 +207,12 @@ class Port:
         fabric = self._launch.fabric
         start, arrive = fabric.carry(queue.plan(fabric, nbytes), nbytes, slot)
         queue.sent.append((arrive, payload, tuple(shape), dtype, where))
-        self._settle(queue)
+        if queue.posted:
+            end = queue.match()
+            if queue.awaited == queue.next_match - 1:
+                since = queue.receiver_waits
+                queue.awaited = queue.receiver_waits = NOBODY
+                self._launch.scheduler.wake(queue.dst, end if end > since else since)
         return start, arrive, slot, queue.dst
 
     def recv(
@@ -238,7 +243,12 @@ class Port:
         queue.posted.append(issue_ps)
         if not queue.slots:
             queue.credits.append(issue_ps)
-        self._settle(queue)
+        if queue.sent:
+            queue.match()
+        if queue.sender_waits >= 0 and queue.credits:
+            since, credit = queue.sender_waits, queue.credits[0]
+            queue.sender_waits = NOBODY
+            self._launch.scheduler.wake(queue.src, credit if credit > since else since)
         return number
 
     def take(
@@ -254,20 +264,6 @@ class Port:
         if message[2] != tuple(shape) or message[3] != dtype:
             raise MessageError(reports.disagreement(queue, message, tuple(shape), dtype, where))
         return end, message[1], queue.src
-
-    def _settle(self, queue: Queue) -> None:
-        """After a send or a post: match what can be matched, and wake who waited for that."""
-        scheduler = self._launch.scheduler
-        end = queue.match()
-        if end >= 0 and queue.awaited == queue.next_match - 1:
-            since = queue.receiver_waits
-            queue.awaited = queue.receiver_waits = NOBODY
-            scheduler.wake(queue.dst, end if end > since else since)
-        if queue.sender_waits >= 0 and queue.credits:
-            since = queue.sender_waits
-            queue.sender_waits = NOBODY
-            credit = queue.credits[0]
-            scheduler.wake(queue.src, credit if credit > since else since)
 
     def _open(self, direction: str | int, does: str, where: Where) -> Queue:
         """Find the queue of a direction on its first use."""

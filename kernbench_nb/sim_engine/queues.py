@@ -101,9 +101,7 @@ class Queue:
         return plan
 
     def match(self) -> int:
-        """Match the oldest message with the oldest posted receive, if there are both: its end in ps, else -1."""
-        if not (self.sent and self.posted):
-            return NOBODY
+        """Match the oldest message with the oldest posted receive; there must be both. Returns its end in ps."""
         message = self.sent.popleft()
         end = self.posted.popleft()
         if message[0] > end:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from heapq import heappop, heappush, heappushpop
+from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
@@ -32,12 +32,13 @@ class Scheduler:
         PEs that wait to be woken, in order of blocking.
     """
 
-    __slots__ = ("_greenlets", "_heap", "_hub", "_stopping", "blocked")
+    __slots__ = ("_greenlets", "_heap", "_hub", "_stopping", "_switch_to", "blocked")
 
     def __init__(self) -> None:
         # (local time in ps, PE): both whole numbers, so ties are ties and never compare anything else
         self._heap: list[tuple[int, int]] = []
         self._greenlets: dict[int, greenlet] = {}
+        self._switch_to: dict[int, Callable[[], object]] = {}
         self._hub = getcurrent()
         self._stopping = False
         self.blocked: dict[int, None] = {}
@@ -47,9 +48,10 @@ class Scheduler:
     def reach(self, time_ps: int, pe: int) -> None:
         """PE `pe` stands before something shared at `time_ps`: let all that is earlier happen first."""
         heap = self._heap
-        if heap and heap[0] < (time_ps, pe):
-            _, earliest = heappushpop(heap, (time_ps, pe))
-            self._greenlets[earliest].switch()
+        me = (time_ps, pe)
+        if heap and heap[0] < me:
+            _, earliest = heapreplace(heap, me)
+            self._switch_to[earliest]()
 
     def block(self, pe: int) -> None:
         """Suspend PE `pe` until somebody wakes it."""
@@ -58,7 +60,7 @@ class Scheduler:
         self.blocked[pe] = None
         if self._heap:
             _, earliest = heappop(self._heap)
-            self._greenlets[earliest].switch()
+            self._switch_to[earliest]()
         else:
             self._hub.switch()
 
@@ -94,11 +96,12 @@ class Scheduler:
             # Enter it here, from the hub: a greenlet counts its recursion on from whoever enters it first, and PEs
             # that enter each other in turn would soon be as deep as Python allows.
             thread.switch()
+            self._switch_to[pe] = thread.switch
             heappush(heap, (start_ps, pe))
         try:
             while heap:
                 _, pe = heappop(heap)
-                self._greenlets[pe].switch()
+                self._switch_to[pe]()
             if self.blocked:
                 raise deadlock()
         finally:

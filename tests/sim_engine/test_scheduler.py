@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -227,3 +228,24 @@ def test_a_launch_inside_a_program() -> None:
 
     Scheduler().run({0: outer}, 0, no_deadlock)
     assert seen == ["inner", "outer"]
+
+
+def test_many_programs_do_not_stand_on_each_others_recursion() -> None:
+    scheduler = Scheduler()
+    count = 2 * sys.getrecursionlimit()
+    ended = []
+
+    def program(pe: int) -> Callable[[], None]:
+        def run() -> None:
+            if pe:
+                scheduler.block(pe)  # so each is first entered by the one before
+            else:
+                scheduler.reach(1, pe)
+                for other in range(1, count):
+                    scheduler.wake(other, 2)
+            ended.append(pe)
+
+        return run
+
+    scheduler.run({pe: program(pe) for pe in range(count)}, 0, no_deadlock)
+    assert ended == list(range(count))
