@@ -112,6 +112,7 @@ def test_small_rings() -> None:
     assert ring_table(AHBM, 1) == {"ring_prev": {}, "ring_next": {}}
     assert ring_table(TINY, 2, pes=1) == {"ring_prev": {0: 2, 2: 0}, "ring_next": {0: 2, 2: 0}}
     assert pe_ring_table(TINY, 1) == {"ring_prev": {}, "ring_next": {}}
+    assert pe_ring_table(TINY, 2) == {"ring_prev": {0: 1, 1: 0}, "ring_next": {0: 1, 1: 0}}
     assert pe_ring_table(AHBM, 3) == {"ring_prev": {0: 2, 1: 0, 2: 1}, "ring_next": {0: 1, 1: 2, 2: 0}}
 
 
@@ -206,6 +207,7 @@ def test_a_launch_on_several_cubes_has_a_ring_of_cubes() -> None:
     table = default_table(AHBM, 4, 2)
     assert set(table) == {"E", "W", "pe_prev", "pe_next", "ring_prev", "ring_next"}
     assert table["ring_next"] == ring_table(AHBM, 4, 2)["ring_next"]
+    assert default_table(AHBM, 2, 2)["ring_next"] == {0: 8, 1: 9, 8: 0, 9: 1}
     assert set(default_table(AHBM, 5, 1)) == {"E", "W", "N", "S", "ring_prev", "ring_next"}
 
 
