@@ -32,7 +32,7 @@ def flash_attention_kernel(
     scoped: bool = True,
     lse: Any = None,
     m: Any = None,
-    l: Any = None,  # noqa: E741
+    l: Any = None,
     kv_len: int | None = None,
 ) -> None:
     """``softmax(Q K^T * scale) V`` tile by tile; query heads outermost, tiles labelled ``tile i,j``.
@@ -180,7 +180,7 @@ def _keys_outside(
     O stays unnormalised in HBM until the last pass that a block takes part in.
     """
     (head, kv_head), (h_q, h_kv, d) = ends, sizes
-    m, l, O = hbm  # noqa: E741
+    m, l, O = hbm
     last = {i: max((j for j, *keys in tiles if sees(rows, keys)), default=None) for i, *rows in blocks}
     for j, *keys in tiles:
         with tl.scratch_scope(f"keys {j}", kind="block", keys=tuple(keys), rewind=scoped):

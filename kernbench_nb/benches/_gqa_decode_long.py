@@ -149,7 +149,7 @@ def gqa_decode_long_kernel(
 
 
 def _own_keys(tl: Any, S_kv: int, C: int, P: int) -> tuple[int, int]:
-    """This PE's rows of K and V: split over SIPs, then cubes, then PEs, as the placement does."""
+    """Rows of K and V that are this PE's: split over SIPs, then cubes, then PEs, as the placement does."""
     sips = tl.num_programs(2)
     of_sip = split((0, S_kv), sips)[tl.program_id(2)]
     of_cube = split(of_sip, C // sips)[tl.program_id(1)]

@@ -168,7 +168,7 @@ def gqa_prefill_long_kernel(
 def _own_tokens(
     cube: int, C: int, T_q: int | Sequence[int], q_start: int | Sequence[int] | None, T_total: int | None
 ) -> tuple[int, int, int]:
-    """This cube's number of query tokens, the index of its first, and the number of all."""
+    """How many query tokens are this cube's, the index of its first, and how many there are in all."""
     if isinstance(T_q, int):
         tokens, before, all_tokens = T_q, cube * T_q, C * T_q
     else:

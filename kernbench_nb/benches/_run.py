@@ -75,6 +75,7 @@ def run_attention(
     reference: Callable[[], Any],
     tainted: Callable[[], Any],
     again: Callable[..., RunResult],
+    slack: Callable[[BenchContext], float] = lambda ctx: 0.0,
 ) -> RunResult:
     """Run a bench that returns its output tensors, and put the result together.
 
@@ -91,11 +92,12 @@ def run_attention(
         another row of their tile may have spoiled.
     again
         Runs the same with changed arguments.
+    slack
+        How much wider than the dtype's the tolerance of `check` has to be, given the tensors after the run.
     """
     engine = GraphEngine(machine, enable_data=options.data, wide_links=options.wide_links)
     recorder = Recorder.of(options.record, options.max_record_bytes, options.data)
     ctx = BenchContext(engine, resolve_device(None), scratch_checks=options.scratch_checks, recorder=recorder)
-    check = Reference(reference, tainted, tolerance(x.out_dtype))
 
     def result(error: BaseException | None, made: dict[str, Any]) -> RunResult:
         values = {name: tensor.numpy() for name, tensor in ctx.tensors.items()} if options.data else {}
@@ -103,6 +105,9 @@ def run_attention(
         if options.data and made.get("output") is not None:
             output = made["output"].numpy().reshape(x.shape)
             lse = None if made["lse"] is None else made["lse"].numpy()
+        check = Reference(
+            reference, tainted, tolerance(x.out_dtype) + (0.0 if output is None else slack(ctx))
+        )
         return RunResult.of(
             engine, kernel=kernel, error=error, params=params, outputs=values, output=output, lse=lse,
             reference=check, rerun=again,

@@ -32,7 +32,7 @@ class State(NamedTuple):
     """Running maximum, sum and output, as handles."""
 
     m: Any
-    l: Any  # noqa: E741 - the field's name for it
+    l: Any
     O: Any
 
 
@@ -46,7 +46,7 @@ class Band(NamedTuple):
 def init_state(tl: Any, h_kv: int, rows: int, d: int) -> State:
     """Scratch for a state, not written yet: the first `fold_tile` (or `clear_state`) does that."""
     m = tl.empty((h_kv, rows, 1), "f32", name="m")
-    l = tl.empty((h_kv, rows, 1), "f32", name="l")  # noqa: E741
+    l = tl.empty((h_kv, rows, 1), "f32", name="l")
     O = tl.empty((h_kv, rows, d), "f32", name="O")
     return State(m, l, O)
 
@@ -94,7 +94,7 @@ def fold_tile(
         p = tl.cast(e, p_type, name="p")
         tl.dot(p, v, out=state.O)
         return
-    m, l, O = state  # noqa: E741
+    m, l, O = state
     tile_max = tl.max(s, -1, True, name="max")
     m_new = tl.maximum(m, tile_max, name="m_new")
     m_safe = _finite(tl, m_new) if masked else m_new
@@ -142,7 +142,7 @@ def _finite(tl: Any, m: Any) -> Any:
 
 def merge_state(tl: Any, state: State, other: State) -> None:
     """Merge another state into this one, inside the scope that the caller opened. Commutes bit for bit."""
-    m, l, O = state  # noqa: E741
+    m, l, O = state
     m_in, l_in, O_in = other
     m_new = tl.maximum(m, m_in, name="m_new")
     m_safe = _finite(tl, m_new)
@@ -171,7 +171,7 @@ def send_state(tl: Any, direction: str | int, state: State) -> None:
 def receive_state(tl: Any, direction: str | int, like: State) -> State:
     """Receive m, l and O into new scratch."""
     m = tl.recv(direction, like.m.shape, "f32", name="m_in")
-    l = tl.recv(direction, like.l.shape, "f32", name="l_in")  # noqa: E741
+    l = tl.recv(direction, like.l.shape, "f32", name="l_in")
     O = tl.recv(direction, like.O.shape, "f32", name="O_in")
     return State(m, l, O)
 

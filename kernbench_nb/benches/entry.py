@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -408,6 +407,8 @@ def naive(
             "T_q": x.T_q, "S_kv": x.S_kv, "h_q": x.h_q, "h_kv": x.h_kv, "d": x.d, "pes": 1, "cubes": 1, "rows": rows,
             "causal": causal, "sm_scale": sm_scale, "dtype": x.dtype.name,
         },
+        # S is stored in 16 bits: a score is off by up to 2**-11 of itself, and its weight by as much of itself
+        slack=lambda ctx: _largest(ctx.tensors["S"].numpy()) * np.finfo(np.float16).eps / 2,
         reference=lambda: reference.attention(*x.three, sm_scale=sm_scale, causal=causal),
         tainted=lambda: reference.tainted(*x.three, causal=causal, rows=rows, heads=1),
         again=lambda **changes: naive(
@@ -441,6 +442,12 @@ def _mask(mask: Any, x: Inputs) -> Array:
     if allowed.shape != (x.T_q, x.S_kv):
         raise ShapeError(f"mask must have shape (T_q, S_kv) = {(x.T_q, x.S_kv)}, got {allowed.shape}")
     return allowed
+
+
+def _largest(array: Array) -> float:
+    """Largest finite magnitude, 0 for none."""
+    finite = np.abs(array.astype(np.float32))
+    return float(np.max(finite, initial=0.0, where=np.isfinite(finite)))
 
 
 def _filled(shape: tuple[int, ...], value: float) -> Array:

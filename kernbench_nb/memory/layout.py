@@ -43,7 +43,20 @@ class TileType:
         Whether the strides are those of a row-major tile.
     """
 
-    __slots__ = ("contiguous", "derived", "dtype", "extent", "n", "nbytes", "shape", "size", "strides")
+    __slots__ = (
+        "contiguous",
+        "dtype",
+        "extent",
+        "indexed",
+        "n",
+        "nbytes",
+        "permuted",
+        "reshaped",
+        "runs",
+        "shape",
+        "size",
+        "strides",
+    )
 
     def __init__(self, shape: Shape, strides: Shape, dtype: DType) -> None:
         self.shape = shape
@@ -60,8 +73,17 @@ class TileType:
         self.contiguous = self.n == 0 or all(
             s == 1 or t == c for s, t, c in zip(shape, strides, row_major(shape), strict=True)
         )
-        # views made of this type, by the view operation that made them: (offset in bytes, type)
-        self.derived: dict[Any, tuple[int, TileType]] = {}
+        # views made of this type, by the arguments that made them: (offset in bytes, type), or the type
+        self.indexed: dict[Any, tuple[int, TileType]] = {}
+        self.permuted: dict[Any, TileType] = {}
+        self.reshaped: dict[Any, TileType] = {}
+        # contiguous pieces of the bytes behind it, (offset, length), worked out when first asked for
+        self.runs: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether several elements share one address, as in a broadcast view."""
+        return any(t == 0 and n > 1 for n, t in zip(self.shape, self.strides, strict=True))
 
     @property
     def byte_strides(self) -> Shape:

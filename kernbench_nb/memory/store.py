@@ -157,5 +157,6 @@ class Shard:
 
     def release(self, reader: Reader) -> None:
         """Forget a load that is done."""
-        if reader in self._readers:
-            self._readers.remove(reader)
+        readers = self._readers
+        if readers:
+            readers[:] = [r for r in readers if r is not reader]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from kernbench_nb.ccl.sfr_config import default_table
+from kernbench_nb.ccl.sfr_config import OPPOSITE, default_table
 from kernbench_nb.errors import PlacementError
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import RunResult
@@ -189,7 +190,7 @@ def launch(
     grid = pe_grid(machine, pes, cubes)
     engine = GraphEngine(machine, enable_data=data, wide_links=wide_links)
     sips, in_sip, each = grid
-    engine.install_directions(*default_table(machine, in_sip, each))
+    engine.install_directions(default_table(machine, in_sip, each), OPPOSITE)
     names = _parameter_names(kernel, len(args))
     tensors: dict[str, WholeTensor] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -215,6 +216,7 @@ def launch(
             error=error,
             params={"pes": len(everyone), "cubes": sips * in_sip, **{k: v for k, v in more.items() if k not in arrays}},
             outputs={name: tensor.numpy() for name, tensor in tensors.items()} if data else {},
+            output=written[0].numpy() if data and len(written := [t for t in tensors.values() if t.written]) == 1 else None,
             rerun=lambda **changes: launch(
                 kernel, *args, pes=pes, cubes=cubes, topology=topology, scratch_checks=scratch_checks,
                 **{"data": data, **changes}, **more,
@@ -247,10 +249,8 @@ def launch(
 
 def attach(error: Exception, result: Callable[[BaseException | None], RunResult]) -> None:
     """Give an error the run so far; an exception type without room for it stays as it is."""
-    try:
+    with suppress(AttributeError):
         error.run = result(error)  # type: ignore[attr-defined]
-    except AttributeError:
-        pass
 
 
 def _parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:

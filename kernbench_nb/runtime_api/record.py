@@ -8,7 +8,7 @@ import numpy as np
 
 from kernbench_nb.memory import Scope
 from kernbench_nb.sim_engine.live import name_of_row
-from kernbench_nb.sim_engine.trace import A, CLOSE, KIND, OPEN, OUT, STRIDE, Trace
+from kernbench_nb.sim_engine.trace import CLOSE, KIND, OPEN, OUT, STRIDE, A, Trace
 
 __all__ = ["Recorder"]
 

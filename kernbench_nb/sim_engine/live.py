@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kernbench_nb.memory import Block
 from kernbench_nb.sim_engine.source import Place, place_of, variable_of
-from kernbench_nb.sim_engine.trace import A, AT, CHAIN, CLOSE, KIND, NAME, OPEN, OUT, STRIDE, Trace
+from kernbench_nb.sim_engine.trace import AT, CHAIN, CLOSE, KIND, NAME, OPEN, OUT, STRIDE, A, Trace
 
 __all__ = ["find_allocation", "live_now", "name_of_row", "place_of_row"]
 

@@ -28,7 +28,7 @@ from kernbench_nb.errors import (
 )
 from kernbench_nb.memory import Block, Scope, ScratchAllocator, TileType, tile_type
 from kernbench_nb.memory.store import ScratchBytes
-from kernbench_nb.memory.watch import PENDING, UNWRITTEN, Watch
+from kernbench_nb.memory.watch import Watch
 from kernbench_nb.sim_engine.live import find_allocation, live_now, name_of_row, place_of_row
 from kernbench_nb.sim_engine.source import place_of, variable_of
 from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind, Trace
@@ -100,7 +100,7 @@ class Core:
         )
         self._scratch.root.index = 0
         trace.scopes.append(self._scratch.root)
-        self._watch = Watch(scratch_size, scratch_base)
+        self._watch = Watch()
         self._watched: list[Scope] = []
         self._flight: list[LoadFuture | RecvFuture] = []
         self._data = data
@@ -204,6 +204,60 @@ class Core:
         self._now = now = self._now + kind.step
         self._log((kind.index, now, out.addr, a, b, name, self._chain, frame.f_lasti))
 
+    def _run1(self, kind: Kind, x: Handle, out: Handle | None, name: str | None, frame: FrameType) -> Handle:
+        """A private operation on one operand, its kind known: checks, scratch, clock, row, numpy."""
+        if x.arena.guard:
+            self._inspect(x)
+        if out is None:
+            scratch = self._scratch
+            addr = scratch.top
+            top = addr + kind.size
+            if top <= scratch.fast_top:
+                scratch.top = top
+            else:
+                addr = self._take(kind, name, frame)
+            out = Handle()
+            out.addr = addr
+            out.ty = ty = kind.ty  # type: ignore[assignment]
+            out.arena = scratch.arena
+            out.tl = self  # type: ignore[assignment]
+            if self._data:
+                try:
+                    out.arr = self._arrays[ty][addr]
+                except KeyError:
+                    out.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
+        self._now = now = self._now + kind.step
+        self._log((kind.index, now, out.addr, x.addr, -1, name, self._chain, frame.f_lasti))
+        if self._data and kind.run is not None:
+            kind.run(x.arr, out.arr)
+        return out
+
+    def _run2(self, kind: Kind, x: Handle, y: Handle, name: str | None, frame: FrameType) -> Handle:
+        """A private operation on two operands with a new result, its kind known."""
+        if x.arena.guard or y.arena.guard:
+            self._inspect(x, y)
+        scratch = self._scratch
+        addr = scratch.top
+        top = addr + kind.size
+        if top <= scratch.fast_top:
+            scratch.top = top
+        else:
+            addr = self._take(kind, name, frame)
+        out = Handle()
+        out.addr = addr
+        out.ty = ty = kind.ty  # type: ignore[assignment]
+        out.arena = scratch.arena
+        out.tl = self  # type: ignore[assignment]
+        self._now = now = self._now + kind.step
+        self._log((kind.index, now, addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
+        if self._data:
+            try:
+                out.arr = self._arrays[ty][addr]
+            except KeyError:
+                out.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
+            kind.run(x.arr, y.arr, out.arr)  # type: ignore[misc]
+        return out
+
     def _constant(self, value: Any, beside: Handle) -> Handle:
         """A Python number as an operand: it takes the dtype of the tile beside it, as in Triton."""
         if value.__class__ is Handle:
@@ -264,14 +318,13 @@ class Core:
                 continue
             if handle.arena.dead:
                 raise self._dead(handle)
-            state = self._watch.find(handle.addr, handle.ty)
-            if state == UNWRITTEN:
+            if self._watch.touches(handle.addr, handle.ty):
                 raise UninitializedReadError(
                     f"{self._title(handle)} is read at {self._line()}, but nothing was written to"
                     f"{'' if handle.ty.n == 1 else ' some of'} its bytes since it was made"
                     f"{self._made(handle)}. Fill it first (out=, tl.copy_to, tl.load), or make it with tl.zeros."
                 )
-            if state == PENDING:
+            if self._coming(handle):
                 raise self._in_flight(handle, "is read")
 
     def _inspect_target(
@@ -290,12 +343,8 @@ class Core:
         if out.arena.guard:
             if out.arena.dead:
                 raise self._dead(out)
-            if self._watch.find(out.addr, out.ty) == PENDING:
+            if self._coming(out):
                 raise self._in_flight(out, "is written")
-        if any(t == 0 and n > 1 for n, t in zip(out.ty.shape, out.ty.strides, strict=True)):
-            raise ShapeError(
-                f"{verb} {self._title(out)} is a broadcast view: several elements share one address."
-            )
         for operand in operands:
             if operand.addr < 0 or operand.addr >= out.addr + out.ty.extent:
                 continue
@@ -311,22 +360,36 @@ class Core:
                 )
         return out
 
+    def _coming(self, handle: Handle) -> bool:
+        """Whether a load or receive in flight will change some byte of a tile."""
+        reach = handle.addr + handle.ty.extent
+        for future in self._flight:
+            target = future.handle
+            if (
+                target.addr < reach
+                and handle.addr < target.addr + target.ty.extent
+                and overlap(target.addr, target.ty, handle.addr, handle.ty)
+            ):
+                return True
+        return False
+
     def _wrote(self, out: Handle) -> None:
         """Bytes that were not readable may be so now."""
-        if out.arena.guard and self._watch.high:
+        if out.arena.guard and self._watch.spans:
             self._watch.clear(out.addr, out.ty)
-            self._unguard()
+            if not self._watch.spans:
+                self._unguard()
 
-    def _guard(self, handle: Handle, state: int) -> None:
-        """Make the bytes of a handle unreadable until they are written (level ``raise`` only)."""
-        if self._checks and handle.ty.n:
-            self._watch.mark(handle.addr, handle.ty, state)
-            if not handle.arena.guard:
-                handle.arena.guard = True
-                self._watched.append(handle.arena)
+    def _guard(self, handle: Handle) -> None:
+        """From now on, look at handles of this arena before they are used (level ``raise`` only)."""
+        arena = handle.arena
+        if self._checks and not arena.guard:
+            arena.guard = True
+            self._watched.append(arena)
 
     def _unguard(self) -> None:
-        if not self._watch.high:
+        """Stop looking, if every byte is readable again."""
+        if not self._watch.spans and not self._flight:
             for arena in self._watched:
                 arena.guard = arena.dead
             self._watched.clear()
@@ -437,8 +500,9 @@ class Core:
     def scope_closed(self, scope: Scope) -> None:
         """After a rewind: the bytes are nobody's."""
         if scope.rewind:
-            if self._watch.high > scope.save:
+            if self._watch.spans:
                 self._watch.drop_above(scope.save)
+            if self._watched:
                 self._unguard()
             if self._bytes is not None and self._scratch.checks != "off":
                 self._bytes.poison(scope.save, scope.reach)

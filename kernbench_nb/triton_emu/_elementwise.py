@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import _getframe
 from typing import Any, Protocol
 
-from kernbench_nb.dtypes import resolve_dtype
+from kernbench_nb.dtypes import DType, resolve_dtype
 from kernbench_nb.triton_emu._core import Core
 from kernbench_nb.triton_emu.handles import Handle
 from kernbench_nb.triton_emu.kinds import BINARY, UNARY
@@ -40,6 +40,8 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
             y = self._constant(y, self._own(x, op))
         elif x.__class__ is not Handle:
             x = self._constant(x, y)
+        if x.tl is not self or y.tl is not self:
+            self._own(x, op), self._own(y, op)
         if out is None:
             try:
                 kind = self._binary[at][x.ty][y.ty]
@@ -112,7 +114,7 @@ def _unary(op: str, formula: str) -> Any:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
-        if x.__class__ is not Handle:
+        if x.__class__ is not Handle or x.tl is not self:
             self._own(x, op)
         if out is None:
             try:
@@ -241,15 +243,23 @@ class Elementwise(Core):
         DTypeError
             For an unknown dtype, or a bitcast between sizes.
         """
-        frame = self._enter(_getframe(1))
-        self._own(x, "cast")
-        to = resolve_dtype(dtype)
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        if x.__class__ is not Handle or x.tl is not self:
+            self._own(x, "cast")
+        to = dtype if dtype.__class__ is DType else resolve_dtype(dtype)
         if bitcast:
             return self._bitcast(x, to)
-        if to is x.ty.dtype and out is None:
+        if out is not None:
+            return self._apply(self._kinds.cast(x.ty, to, self._own(out, "out=").ty), (x,), out, name, frame)
+        if to is x.ty.dtype:
             return x
-        kind = self._kinds.cast(x.ty, to, None if out is None else self._own(out, "out=").ty)
-        return self._apply(kind, (x,), out, name, frame)
+        try:
+            kind = self._kinds.casts[x.ty][to]
+        except KeyError:
+            kind = self._kinds.casts.setdefault(x.ty, {})[to] = self._kinds.cast(x.ty, to, None)
+        return self._run1(kind, x, None, name, frame)
 
     def where(
         self, condition: Handle, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None

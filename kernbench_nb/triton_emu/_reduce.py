@@ -3,13 +3,87 @@
 from __future__ import annotations
 
 from sys import _getframe
-from typing import Any
+from typing import Any, Protocol
 
 from kernbench_nb.dtypes import resolve_dtype
+from kernbench_nb.triton_emu._core import Core
 from kernbench_nb.triton_emu._elementwise import Elementwise
 from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.kinds import REDUCTIONS
 
 __all__ = ["Reductions"]
+
+
+class ReductionOp(Protocol):
+    """The signature of a reduction."""
+
+    def __call__(
+        self,
+        input: Handle,
+        axis: int | None = None,
+        keep_dims: bool = False,
+        *,
+        out: Handle | None = None,
+        name: str | None = None,
+    ) -> Handle:
+        """Compute it."""
+
+
+def _reduction(op: str, what: str, note: str) -> Any:
+    at = REDUCTIONS.index(op)
+
+    def operation(
+        self: Core,
+        input: Handle,
+        axis: int | None = None,
+        keep_dims: bool = False,
+        *,
+        out: Handle | None = None,
+        name: str | None = None,
+    ) -> Handle:
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        if input.__class__ is not Handle or input.tl is not self:
+            self._own(input, op)
+        if out is None:
+            key = input.ty, axis, keep_dims
+            try:
+                kind = self._kinds.reductions[at][key]
+            except KeyError:
+                kind = self._kinds.reductions[at][key] = self._kinds.reduction(op, *key, None)
+        else:
+            kind = self._kinds.reduction(op, input.ty, axis, keep_dims, self._own(out, "out=").ty)
+            if input.arena.guard:
+                self._inspect(input)
+            self._inspect_target(out, (input,), False)
+            self._wrote(out)
+        return self._run1(kind, input, out, name, frame)
+
+    operation.__name__ = operation.__qualname__ = op
+    operation.__doc__ = f"""{what} along an axis, {note}.
+
+        Parameters
+        ----------
+        input
+            A tile of this PE.
+        axis
+            Which axis; None reduces all.
+        keep_dims
+            Keep the reduced axis with extent 1.
+        out, name
+            As everywhere; `out` must not share bytes with the input.
+
+        Notes
+        -----
+        Math engine: ``fill + ceil(n / lanes) + ceil(log2(lanes))`` cycles for n input elements (machine.md 3).
+
+        Raises
+        ------
+        ShapeError
+            For an axis that is not there, or a maximum over nothing.
+        """
+    return operation
 
 
 class Reductions(Elementwise):
@@ -23,60 +97,16 @@ class Reductions(Elementwise):
 
     __slots__ = ()
 
-    def _reduce(
-        self, op: str, x: Handle, axis: int | None, keep_dims: bool, out: Handle | None, name: str | None
-    ) -> Handle:
-        frame = self._enter(_getframe(2))
-        self._own(x, op)
-        kind = self._kinds.reduction(
-            op, x.ty, axis, keep_dims, None if out is None else self._own(out, "out=").ty
-        )
-        return self._apply(kind, (x,), out, name, frame, elementwise=False)
-
-    def max(
-        self, input: Handle, axis: int | None = None, keep_dims: bool = False, *, out: Handle | None = None,  # noqa: A002
-        name: str | None = None,
-    ) -> Handle:  # fmt: skip
-        """Largest element along `axis` (over all with None), in the dtype of the input; NaN propagates."""
-        return self._reduce("max", input, axis, keep_dims, out, name)
-
-    def min(
-        self, input: Handle, axis: int | None = None, keep_dims: bool = False, *, out: Handle | None = None,  # noqa: A002
-        name: str | None = None,
-    ) -> Handle:  # fmt: skip
-        """Smallest element along `axis` (over all with None), in the dtype of the input; NaN propagates."""
-        return self._reduce("min", input, axis, keep_dims, out, name)
-
-    def sum(
-        self, input: Handle, axis: int | None = None, keep_dims: bool = False, *, out: Handle | None = None,  # noqa: A002
-        name: str | None = None,
-    ) -> Handle:  # fmt: skip
-        """Sum along `axis` (over all with None), in the dtype of the input.
-
-        16- and 8-bit floats accumulate in f32 and are rounded once; bool, i8 and i16 give i32.
-        """
-        return self._reduce("sum", input, axis, keep_dims, out, name)
-
-    def xor_sum(
-        self, input: Handle, axis: int | None = None, keep_dims: bool = False, *, out: Handle | None = None,  # noqa: A002
-        name: str | None = None,
-    ) -> Handle:  # fmt: skip
-        """Exclusive or along `axis` (over all with None), of integers."""
-        return self._reduce("xor_sum", input, axis, keep_dims, out, name)
-
-    def argmax(
-        self, input: Handle, axis: int | None = None, keep_dims: bool = False, *, out: Handle | None = None,  # noqa: A002
-        name: str | None = None,
-    ) -> Handle:  # fmt: skip
-        """Index (i32) of the largest element along `axis`; the first of several."""
-        return self._reduce("argmax", input, axis, keep_dims, out, name)
-
-    def argmin(
-        self, input: Handle, axis: int | None = None, keep_dims: bool = False, *, out: Handle | None = None,  # noqa: A002
-        name: str | None = None,
-    ) -> Handle:  # fmt: skip
-        """Index (i32) of the smallest element along `axis`; the first of several."""
-        return self._reduce("argmin", input, axis, keep_dims, out, name)
+    max: ReductionOp = _reduction("max", "Largest element", "in the dtype of the input; NaN propagates")
+    min: ReductionOp = _reduction("min", "Smallest element", "in the dtype of the input; NaN propagates")
+    sum: ReductionOp = _reduction(
+        "sum",
+        "Sum",
+        "in the dtype of the input: 16- and 8-bit floats accumulate in f32 and are rounded once; bool, i8, i16 give i32",
+    )
+    xor_sum: ReductionOp = _reduction("xor_sum", "Exclusive or", "of integers, in their dtype")
+    argmax: ReductionOp = _reduction("argmax", "Index of the largest element", "i32; the first of several")
+    argmin: ReductionOp = _reduction("argmin", "Index of the smallest element", "i32; the first of several")
 
     def softmax(
         self, x: Handle, dim: int = -1, *, out: Handle | None = None, name: str | None = None
@@ -130,7 +160,18 @@ class Reductions(Elementwise):
         ShapeError, DTypeError
             If ranks, inner or batch dimensions, or dtypes do not go together; both operands are named.
         """
-        frame = self._enter(_getframe(1))
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        if acc is None and out_dtype is None and out is None:
+            try:
+                kind = self._kinds.dots[input.ty][other.ty]
+            except (AttributeError, KeyError):
+                self._own(input, "dot: input")
+                self._own(other, "dot: other")
+                kind = self._kinds.dot(input.ty, other.ty, None, None, None)
+                self._kinds.dots.setdefault(input.ty, {})[other.ty] = kind
+            return self._run2(kind, input, other, name, frame)
         self._own(input, "dot: input")
         self._own(other, "dot: other")
         kind = self._kinds.dot(

@@ -13,7 +13,6 @@ from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.memory import TileType, tile_type
 from kernbench_nb.memory.layout import Shape, row_major
 from kernbench_nb.memory.store import POISON, Shard
-from kernbench_nb.memory.watch import PENDING
 from kernbench_nb.sim_engine.source import place_of
 from kernbench_nb.sim_engine.trace import Kind
 from kernbench_nb.triton_emu import numerics
@@ -74,15 +73,17 @@ class Transfers(Views):
         OutOfBoundsError
             If the tile leaves the shard, naming tensor, shard, offset and extent.
         """
-        frame = self._enter(_getframe(1))
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
         handle, ready, source, fill = self._issue_load(
             ptr, shape, dtype, strides, mask, other, out, name, frame
         )
         self._now = ready
         if out is not None:
             self._wrote(out)
-        if self._data:
-            _deliver(handle, source, fill)
+        if self._data and handle.ty.n:
+            handle.arr[...] = fill if source is None else source
         return handle
 
     def load_async(
@@ -105,15 +106,21 @@ class Transfers(Views):
         LoadFuture
             With the destination as ``.handle``.
         """
-        frame = self._enter(_getframe(1))
-        handle, ready, source, fill = self._issue_load(
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        future = LoadFuture()
+        future.handle, future.ready_ps, future.source, future.fill = self._issue_load(
             ptr, shape, dtype, strides, mask, other, out, name, frame
         )
-        future = LoadFuture(self, handle, ready, ptr.shard, source, fill)  # type: ignore[arg-type]
-        if source is not None:
+        future.tl = self  # type: ignore[assignment]
+        future.shard = ptr.shard
+        future.done = False
+        if future.source is not None:
             ptr.shard.lend(future)
         self._flight.append(future)
-        self._guard(handle, PENDING)
+        if self._checks and not future.handle.arena.guard:
+            self._guard(future.handle)
         return future
 
     def _issue_load(
@@ -125,55 +132,60 @@ class Transfers(Views):
                 f"load: expected a pointer (a kernel's tensor argument, plus elements), got {_kind_of(ptr)}"
             )
         shard = ptr.shard
-        if shape.__class__ is not tuple:
-            shape = as_shape(shape, "load")
         if dtype is not None and resolve_dtype(dtype) is not shard.dtype:
             raise DTypeError(
                 f"load: dtype={resolve_dtype(dtype)} but tensor {shard.tensor!r} is {shard.dtype}, and DMA does not "
                 f"convert: load it as {shard.dtype}, then .to({resolve_dtype(dtype)})."
             )
-        key = (shape, strides, out is None)
         try:
-            kind, steps = shard.kinds[key]
+            kind, steps, low, high = shard.kinds[shape, strides, out is None]
         except (KeyError, TypeError):
-            kind, steps = self._load_kind(shard, shape, strides, out is None)
-        ty: TileType = kind.ty
-        masked = mask is not None
-        if not masked:
-            shard.check(ptr.offset, ty.shape, steps, "load")
-        elif mask.__class__ is Handle or other.__class__ is Handle:
-            self._inspect(*(h for h in (mask, other) if h.__class__ is Handle))
+            kind, steps, low, high = self._load_kind(shard, shape, strides, out is None)
+        offset = ptr.offset
+        lanes = None
+        if mask is not None:
+            for operand in (mask, other):
+                if operand.__class__ is Handle and operand.arena.guard:
+                    self._inspect(operand)
+            if self._data:
+                lanes = _lanes(shard, offset, kind.ty.shape, steps, mask, "masked load")
+        elif offset + high >= shard.n or offset + low < 0:
+            shard.check(offset, kind.ty.shape, steps, "load")
         if out is not None:
             self._inspect_target(out, (), False)
-            if out.ty is not ty:
+            if out.ty is not kind.ty:
                 raise ShapeError(
-                    f"load: out= is {out.ty}, the tile is {ty}; out= must be contiguous and match."
+                    f"load: out= is {out.ty}, the tile is {kind.ty}; out= must be contiguous and match."
                 )
-        lanes = (
-            _lanes(shard, ptr.offset, ty.shape, steps, mask, "masked load") if masked and self._data else None
-        )
-        handle = self._result(kind, out, name, frame)
-        start, ready = self._sink.read(self._now + self._dispatch, shard.owner, kind.nbytes)
-        source = fill = None
+            handle = out
+        else:
+            handle = self._result(kind, None, name, frame)
+        self._now = issue = self._now + self._dispatch
+        start, ready = self._sink.read(issue, shard.owner, kind.nbytes)
+        self._log((kind.index, ready, handle.addr, offset, start, name, self._chain, frame.f_lasti))
+        if not self._data:
+            return handle, ready, None, None
         if lanes is not None:
-            fill = _filled(shard, ty, *lanes, other)
-        elif self._data:
-            source = shard.window(ptr.offset, ty.shape, steps)
-        self._now += self._dispatch
-        self._log((kind.index, ready, handle.addr, ptr.offset, start, name, self._chain, frame.f_lasti))
-        return handle, ready, source, fill
+            return handle, ready, None, _filled(shard, kind.ty, *lanes, other)
+        return handle, ready, shard.window(offset, kind.ty.shape, steps), None
 
-    def _load_kind(self, shard: Any, shape: Any, strides: Any, allocates: bool) -> tuple[Kind, Shape | None]:
-        shape = as_shape(shape, "load")
+    def _load_kind(
+        self, shard: Shard, shape: Any, strides: Any, allocates: bool
+    ) -> tuple[Kind, Shape | None, int, int]:
+        """The kind of a load, its element strides (None: row-major), and its lowest and highest element offset."""
+        to = as_shape(shape, "load")
         steps = None if strides is None else tuple(int(t) for t in strides)
-        if steps is not None and len(steps) != len(shape):
-            raise ShapeError(
-                f"load: shape {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}."
-            )
-        ty = tile_type(shape, shard.dtype)
+        if steps is not None and len(steps) != len(to):
+            raise ShapeError(f"load: shape {to} has {len(to)} dimensions, strides {steps} has {len(steps)}.")
+        ty = tile_type(to, shard.dtype)
         kind = self._kinds.dma("dma_read", shard.tensor, ty, ty.nbytes, *self._dma_cost(ty.nbytes), allocates)
-        shard.kinds[(shape, strides if strides is None else tuple(strides), allocates)] = kind, steps
-        return kind, steps
+        walks = [(n - 1) * t for n, t in zip(to, row_major(to) if steps is None else steps, strict=True)]
+        low, high = sum(w for w in walks if w < 0), sum(w for w in walks if w > 0)
+        if ty.n == 0:  # touches nothing, wherever it points
+            low, high = shard.n, -shard.n - 1
+        found = kind, steps, low, high
+        shard.kinds[to, steps, allocates] = found
+        return found
 
     def _dma_cost(self, nbytes: int) -> tuple[int, int]:
         """(from start to data, busy) of one's own slice, in ps."""
@@ -195,11 +207,13 @@ class Transfers(Views):
             One for one future, else in order.
         """
         for future in futures:
-            if future.__class__ is RecvFuture:
+            if future.__class__ is not LoadFuture:
+                if future.__class__ is not RecvFuture:
+                    raise TypeError(
+                        f"wait: expected futures of load_async or recv_async, got {_kind_of(future)}"
+                    )
                 self._finish_recv(future)
                 continue
-            if future.__class__ is not LoadFuture:
-                raise TypeError(f"wait: expected futures of load_async or recv_async, got {_kind_of(future)}")
             if future.done:
                 continue
             if future.tl is not self:
@@ -209,14 +223,18 @@ class Transfers(Views):
             if future.ready_ps > self._now:
                 self._now = future.ready_ps
             handle = future.handle
-            self._wrote(handle)
+            if self._watch.spans:
+                self._wrote(handle)
             if self._data:
-                _deliver(handle, future.source, future.fill)
-                if future.source is not None:
+                source = future.source
+                if handle.ty.n:
+                    handle.arr[...] = future.fill if source is None else source
+                if source is not None:
                     future.shard.release(future)
                 future.source = future.fill = None
-        handles = tuple(f.handle for f in futures)
-        return handles[0] if len(handles) == 1 else handles
+        if self._watched and not self._flight:
+            self._unguard()
+        return futures[0].handle if len(futures) == 1 else tuple([f.handle for f in futures])
 
     # -- scratch -> HBM ----------------------------------------------------------------------------------------
 
@@ -311,7 +329,30 @@ class Transfers(Views):
         ShapeError
             If the shapes differ; both are named.
         """
-        frame = self._enter(_getframe(1))
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        try:
+            kind = self._kinds.copies[dst.ty][src.ty]
+        except (AttributeError, KeyError):
+            kind = self._copy_kind(dst, src)
+        if src.arena.guard or src.tl is not self:
+            self._inspect(self._own(src, "copy_to: src"))
+        start, stop = dst.addr, src.addr
+        if (
+            dst.arena.guard
+            or dst.tl is not self
+            or (start < stop + src.ty.extent and stop < start + dst.ty.extent)
+        ):
+            self._inspect_target(dst, (src,), True, "copy_to: dst")
+            self._wrote(dst)
+        self._now = now = self._now + kind.step
+        self._log((kind.index, now, start, stop, -1, None, self._chain, frame.f_lasti))
+        if self._data:
+            kind.run(src.arr, dst.arr)  # type: ignore[misc]
+        return dst
+
+    def _copy_kind(self, dst: Any, src: Any) -> Kind:
         self._own(dst, "copy_to: dst")
         self._own(src, "copy_to: src")
         if dst.ty.shape != src.ty.shape:
@@ -319,7 +360,8 @@ class Transfers(Views):
                 f"copy_to: dst {self._title(dst)} and src {self._title(src)} have different shapes; nothing is "
                 "broadcast or reshaped here."
             )
-        return self._apply(self._kinds.copy("copy", src.ty, dst.ty), (src,), dst, None, frame)
+        kind = self._kinds.copies.setdefault(dst.ty, {})[src.ty] = self._kinds.copy("copy", src.ty, dst.ty)
+        return kind
 
     def clone(self, x: Handle, *, name: str | None = None) -> Handle:
         """A new contiguous tile with the values of `x`; ``x.copy()`` is the same. Logged as `clone`."""
@@ -389,7 +431,10 @@ class Transfers(Views):
         """
         frame = self._enter(_getframe(1))
         handle = self._recv_target(shape, dtype, out, name, frame)
-        self._take_message(handle, direction, self._now + self._dispatch, out is None, name, frame)
+        issue = self._now + self._dispatch
+        ty = handle.ty
+        end, payload, peer = self._sink.recv(issue, direction, ty.shape, ty.dtype.name, self._line_of(frame))
+        self._received(handle, direction, issue, end, payload, peer, out is None, name, frame)
         return handle
 
     def recv_async(
@@ -398,11 +443,18 @@ class Transfers(Views):
         """Announce a receive and go on; the message is taken at `wait`. Same arguments as `recv`."""
         frame = self._enter(_getframe(1))
         handle = self._recv_target(shape, dtype, out, name, frame)
-        self._now += self._dispatch
-        future = RecvFuture(self, handle, direction)  # type: ignore[arg-type]
-        future.name = name, out is None
+        self._now = issue = self._now + self._dispatch
+        future = RecvFuture()
+        future.tl = self  # type: ignore[assignment]
+        future.handle = handle
+        future.direction = direction
+        future.issue_ps = issue
+        future.allocated = out is None
+        future.name = name
+        future.done = False
+        future.number = self._sink.post_recv(issue, direction, self._line_of(frame))
         self._flight.append(future)
-        self._guard(handle, PENDING)
+        self._guard(handle)
         return future
 
     def _finish_recv(self, future: RecvFuture) -> None:
@@ -411,8 +463,22 @@ class Transfers(Views):
         frame = self._enter(_getframe(2))
         future.done = True
         self._flight.remove(future)
-        name, allocated = future.name
-        self._take_message(future.handle, future.direction, self._now, allocated, name, frame)
+        ty = future.handle.ty
+        end, payload, peer = self._sink.take(
+            self._now, future.direction, future.number, ty.shape, ty.dtype.name, self._line_of(frame)
+        )
+        end = max(end, future.issue_ps)
+        self._received(
+            future.handle,
+            future.direction,
+            future.issue_ps,
+            end,
+            payload,
+            peer,
+            future.allocated,
+            future.name,
+            frame,
+        )
 
     def _recv_target(
         self, shape: Any, dtype: Any, out: Handle | None, name: str | None, frame: FrameType
@@ -433,20 +499,13 @@ class Transfers(Views):
             addr = self._take(Kind("ipc_recv", "ipc", ty=ty, size=ty.size), name, frame)
         return self._handle(addr, ty, scratch.arena)
 
-    def _take_message(
-        self,
-        handle: Handle,
-        direction: str | int,
-        issue: int,
-        allocated: bool,
-        name: str | None,
-        frame: FrameType,
-    ) -> None:
-        ty = handle.ty
-        end, payload, peer = self._sink.recv(issue, direction, ty.shape, ty.dtype.name, self._line_of(frame))
-        self._now = end
+    def _received(
+        self, handle: Handle, direction: str | int, issue: int, end: int, payload: Any, peer: int, allocated: bool,
+        name: str | None, frame: FrameType,
+    ) -> None:  # fmt: skip
+        self._now = max(self._now, end)
         self._wrote(handle)
-        kind = self._kinds.message("ipc_recv", ty, direction, peer, 0, allocated)
+        kind = self._kinds.message("ipc_recv", handle.ty, direction, peer, 0, allocated)
         self._log((kind.index, end, handle.addr, -1, issue, name, self._chain, frame.f_lasti))
         if self._data:
             handle.arr[...] = payload
@@ -462,11 +521,6 @@ class Transfers(Views):
     def _line_of(self, frame: FrameType) -> Any:
         chain, at = self._trace.chains[self._chain], frame.f_lasti
         return lambda: str(place_of(chain, at))
-
-
-def _deliver(handle: Handle, source: Any, fill: Any) -> None:
-    if handle.ty.n:
-        handle.arr[...] = fill if source is None else source
 
 
 def _lanes(

@@ -28,9 +28,20 @@ class Views(Reductions):
     __slots__ = ()
 
     def _view(self, x: Handle, ty: TileType, offset: int = 0) -> Handle:
-        if x.arena.guard and x.arena.dead:
+        arena = x.arena
+        if arena.guard and arena.dead:
             raise self._dead(x)
-        return self._handle(x.addr + offset, ty, x.arena)
+        view = Handle()
+        view.addr = addr = x.addr + offset
+        view.ty = ty
+        view.arena = arena
+        view.tl = x.tl
+        if self._data:
+            try:
+                view.arr = self._arrays[ty][addr]
+            except KeyError:
+                view.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
+        return view
 
     def reshape(self, input: Handle, *shape: Any) -> Handle:  # noqa: A002
         """The same elements in row-major order in a new shape; one extent may be -1.
@@ -40,16 +51,15 @@ class Views(Reductions):
         ShapeError
             If the number of elements differs, or strides cannot express it (then a ``.copy()`` can).
         """
-        self._own(input, "reshape")
-        ty = input.ty
-        key = ("reshape", shape)
         try:
-            found = ty.derived.get(key)
-        except TypeError:  # a list is not hashable
-            return self.reshape(input, *_sequence(shape))
-        if found is None:
-            found = ty.derived[key] = 0, self._reshaped(ty, _sequence(shape))
-        return self._view(input, found[1])
+            to = input.ty.reshaped[shape]
+        except (AttributeError, KeyError, TypeError):  # first sight, a list as a shape, or no tile
+            self._own(input, "reshape")
+            parts = _sequence(shape)
+            to = input.ty.reshaped[parts] = self._reshaped(input.ty, parts)
+            if parts is not shape and not isinstance(shape[0], list):
+                input.ty.reshaped[shape] = to
+        return self._view(input, to)
 
     view = reshape
 
@@ -83,20 +93,17 @@ class Views(Reductions):
 
     def permute(self, input: Handle, *dims: Any) -> Handle:  # noqa: A002
         """Reorder the dimensions."""
-        self._own(input, "permute")
-        ty = input.ty
-        key = ("permute", dims)
         try:
-            found = ty.derived.get(key)
-        except TypeError:
-            return self.permute(input, *_sequence(dims))
-        if found is None:
-            order = tuple(normal_axis(d, ty.shape, "permute") for d in _sequence(dims))
+            to = input.ty.permuted[dims]
+        except (AttributeError, KeyError, TypeError):
+            self._own(input, "permute")
+            ty, parts = input.ty, _sequence(dims)
+            order = tuple(normal_axis(d, ty.shape, "permute") for d in parts)
             if sorted(order) != list(range(len(ty.shape))):
-                raise ShapeError(f"permute: {_sequence(dims)} is no order of the dimensions of {ty.shape}.")
+                raise ShapeError(f"permute: {parts} is no order of the dimensions of {ty.shape}.") from None
             to = tile_type(tuple(ty.shape[i] for i in order), ty.dtype, tuple(ty.strides[i] for i in order))
-            found = ty.derived[key] = 0, to
-        return self._view(input, found[1])
+            ty.permuted[parts] = to
+        return self._view(input, to)
 
     def expand_dims(self, input: Handle, axis: int) -> Handle:  # noqa: A002
         """Add a dimension of extent 1 at `axis`."""
@@ -122,10 +129,10 @@ class Views(Reductions):
         self._own(x, "x[...]")
         ty = x.ty
         parts = index if isinstance(index, tuple) else (index,)
-        key = ("index", tuple((p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts))
-        found = ty.derived.get(key)
+        key = tuple((p.start, p.stop, p.step) if p.__class__ is slice else p for p in parts)
+        found = ty.indexed.get(key)
         if found is None:
-            found = ty.derived[key] = self._indexed(ty, parts)
+            found = ty.indexed[key] = self._indexed(ty, parts)
         return self._view(x, found[1], found[0])
 
     def _indexed(self, ty: TileType, parts: tuple[Any, ...]) -> tuple[int, TileType]:

@@ -393,16 +393,13 @@ class LoadFuture:
 
     __slots__ = ("done", "fill", "handle", "ready_ps", "shard", "source", "tl")
 
-    def __init__(
-        self, tl: TLContext, handle: Handle, ready_ps: int, shard: Shard | None, source: Any, fill: Any
-    ) -> None:
-        self.tl = tl
-        self.handle = handle
-        self.ready_ps = ready_ps
-        self.shard = shard
-        self.source = source
-        self.fill = fill
-        self.done = False
+    tl: TLContext
+    handle: Handle
+    ready_ps: int
+    shard: Shard
+    source: npt.NDArray[Any] | None
+    fill: npt.NDArray[Any] | None
+    done: bool
 
     def snapshot(self) -> None:
         """Copy the source now; it is about to change."""
@@ -426,13 +423,16 @@ class RecvFuture:
         The destination; it must not be read before the wait.
     """
 
-    __slots__ = ("direction", "done", "handle", "name", "tl")
+    __slots__ = ("allocated", "direction", "done", "handle", "issue_ps", "name", "number", "tl")
 
-    def __init__(self, tl: TLContext, handle: Handle, direction: str | int) -> None:
-        self.tl = tl
-        self.handle = handle
-        self.direction = direction
-        self.done = False
+    tl: TLContext
+    handle: Handle
+    direction: str | int
+    issue_ps: int
+    number: int
+    allocated: bool
+    name: str | None
+    done: bool
 
     def wait(self) -> Handle:
         """Wait for the message; waiting again costs nothing."""

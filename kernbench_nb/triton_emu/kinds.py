@@ -24,12 +24,13 @@ from kernbench_nb.triton_emu.promote import (
     reduction_dtype,
 )
 
-__all__ = ["BINARY", "COMPARISONS", "UNARY", "Costs", "FreeOfCharge", "Kinds"]
+__all__ = ["BINARY", "COMPARISONS", "REDUCTIONS", "UNARY", "Costs", "FreeOfCharge", "Kinds"]
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 BITWISE = ("and_", "or_", "xor")
 BINARY = ("add", "sub", "mul", "div", "floordiv", "mod", "pow", "maximum", "minimum", *BITWISE, *COMPARISONS)
 FLOAT_ONLY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid", "erf", "sin", "cos")
+REDUCTIONS = ("max", "min", "sum", "xor_sum", "argmax", "argmin")
 UNARY = (*FLOAT_ONLY, "floor", "ceil", "neg", "abs", "invert")
 
 Shape = tuple[int, ...]
@@ -97,6 +98,9 @@ class Kinds:
     binary, unary
         For each operation of `BINARY` and `UNARY`, in that order: kinds that allocate their result, by the types of
         the operands. Filled by `make_binary` and `make_unary` when a lookup misses.
+    reductions, dots, casts, copies
+        The same for reductions, by (type, axis, keep_dims); products; casts, by dtype; and copies, by the types of
+        destination and source. Filled by whoever misses.
     """
 
     def __init__(self, costs: Costs, table: KindTable) -> None:
@@ -104,6 +108,10 @@ class Kinds:
         self.table = table
         self.binary: list[dict[TileType, dict[TileType, Kind]]] = [{} for _ in BINARY]
         self.unary: list[dict[TileType, Kind]] = [{} for _ in UNARY]
+        self.reductions: list[dict[Any, Kind]] = [{} for _ in REDUCTIONS]
+        self.dots: dict[TileType, dict[TileType, Kind]] = {}
+        self.casts: dict[TileType, dict[DType, Kind]] = {}
+        self.copies: dict[TileType, dict[TileType, Kind]] = {}
         self._known: dict[Any, Kind] = {}
 
     @classmethod
@@ -339,6 +347,10 @@ class Kinds:
         if out.shape != shape:
             raise ShapeError(
                 f"{op}: out= has shape {out.shape} ({out.dtype}), the result has shape {shape} ({dtype})."
+            )
+        if out.overlapping:
+            raise ShapeError(
+                f"{op}: {out} is a broadcast view and cannot be written: its elements share addresses."
             )
         return out
 

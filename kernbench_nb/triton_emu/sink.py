@@ -46,6 +46,14 @@ class Sink(Protocol):
     ) -> tuple[int, Any, int]:
         """Receive a message: when it is there, what it carries, and the peer."""
 
+    def post_recv(self, issue_ps: int, direction: str | int, where: Where) -> int:
+        """Say that a message may come; returns the receive's number, for `take`."""
+
+    def take(
+        self, now_ps: int, direction: str | int, number: int, shape: tuple[int, ...], dtype: str, where: Where
+    ) -> tuple[int, Any, int]:
+        """Wait for a receive that was posted; see `recv`. It may have ended before `now_ps`."""
+
     def barrier(self, issue_ps: int, where: Where) -> int:
         """Wait for all PEs of the launch: when they go on."""
 
@@ -92,6 +100,16 @@ class Recorder:
         raise MessageError(
             f"recv from {direction!r} in a TLContext that stands alone: launch the kernel on an engine."
         )
+
+    def post_recv(self, issue_ps: int, direction: str | int, where: Where) -> int:
+        """Refuse: there is nobody to hear from."""
+        return self.recv(issue_ps, direction, (), "", where)[0]
+
+    def take(
+        self, now_ps: int, direction: str | int, number: int, shape: tuple[int, ...], dtype: str, where: Where
+    ) -> tuple[int, Any, int]:
+        """Refuse: there is nobody to hear from."""
+        return self.recv(now_ps, direction, shape, dtype, where)
 
     def barrier(self, issue_ps: int, where: Where) -> int:
         """Pass at once."""

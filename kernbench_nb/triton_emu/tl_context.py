@@ -13,7 +13,6 @@ from kernbench_nb import dtypes
 from kernbench_nb.dtypes import DType, i32, resolve_dtype
 from kernbench_nb.errors import ScopeOrderError, UnwaitedLoadWarning
 from kernbench_nb.memory import Scope, tile_type
-from kernbench_nb.memory.watch import UNWRITTEN
 from kernbench_nb.sim_engine.trace import KindTable, Trace
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._core import as_shape, cdiv
@@ -220,7 +219,9 @@ class TLContext(Transfers):
         handle = self._result(kind, None, name, frame)
         self._emit(kind, handle, name, frame)
         if not written:
-            self._guard(handle, UNWRITTEN)
+            if self._checks and handle.ty.n:
+                self._watch.mark(handle.addr, handle.ty)
+                self._guard(handle)
         return handle
 
     # -- scratch -----------------------------------------------------------------------------------------------
