@@ -131,11 +131,10 @@ class Scope:
     @property
     def dead(self) -> bool:
         """Whether the bytes were given back."""
-        owner = self.owner
-        return owner.state == "closed"
+        return self.owner.state == "closed"
 
     def ancestry(self) -> list[Scope]:
-        """This arena and those around it, innermost first."""
+        """The arena itself and those around it, innermost first."""
         out: list[Scope] = []
         scope: Scope | None = self
         while scope is not None:

@@ -4,4 +4,4 @@ from kernbench_nb.triton_emu.handles import Handle, LoadFuture, Pointer, RecvFut
 from kernbench_nb.triton_emu.sink import Recorder, Sink
 from kernbench_nb.triton_emu.tl_context import TLContext
 
-__all__ = ["Handle", "LoadFuture", "Pointer", "RecvFuture", "Recorder", "Sink", "TLContext"]
+__all__ = ["Handle", "LoadFuture", "Pointer", "Recorder", "RecvFuture", "Sink", "TLContext"]

@@ -122,8 +122,13 @@ class Reductions(Elementwise):
         return self._apply(kind, (x,), out, name, frame)
 
     def cumsum(
-        self, input: Handle, axis: int = 0, *, out: Handle | None = None, name: str | None = None
-    ) -> Handle:  # noqa: A002
+        self,
+        input: Handle,
+        axis: int = 0,
+        *,
+        out: Handle | None = None,
+        name: str | None = None,
+    ) -> Handle:
         """Running sum along `axis`; narrow floats accumulate in f32."""
         frame = self._enter(_getframe(1))
         self._own(input, "cumsum")
@@ -132,7 +137,7 @@ class Reductions(Elementwise):
 
     def dot(
         self,
-        input: Handle,  # noqa: A002
+        input: Handle,
         other: Handle,
         acc: Handle | None = None,
         out_dtype: Any = None,

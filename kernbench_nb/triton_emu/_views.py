@@ -43,7 +43,7 @@ class Views(Reductions):
                 view.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
         return view
 
-    def reshape(self, input: Handle, *shape: Any) -> Handle:  # noqa: A002
+    def reshape(self, input: Handle, *shape: Any) -> Handle:
         """The same elements in row-major order in a new shape; one extent may be -1.
 
         Raises
@@ -81,7 +81,7 @@ class Views(Reductions):
             )
         return tile_type(to, ty.dtype, strides)
 
-    def trans(self, input: Handle, *dims: int) -> Handle:  # noqa: A002
+    def trans(self, input: Handle, *dims: int) -> Handle:
         """Exchange the last two dimensions, or permute all of them if they are given."""
         self._own(input, "trans")
         if dims:
@@ -91,7 +91,7 @@ class Views(Reductions):
             raise ShapeError(f"trans: a tile of shape {input.ty.shape} has no two dimensions to exchange.")
         return self.permute(input, *range(rank - 2), rank - 1, rank - 2)
 
-    def permute(self, input: Handle, *dims: Any) -> Handle:  # noqa: A002
+    def permute(self, input: Handle, *dims: Any) -> Handle:
         """Reorder the dimensions."""
         try:
             to = input.ty.permuted[dims]
@@ -105,7 +105,7 @@ class Views(Reductions):
             ty.permuted[parts] = to
         return self._view(input, to)
 
-    def expand_dims(self, input: Handle, axis: int) -> Handle:  # noqa: A002
+    def expand_dims(self, input: Handle, axis: int) -> Handle:
         """Add a dimension of extent 1 at `axis`."""
         self._own(input, "expand_dims")
         shape = input.ty.shape
@@ -174,7 +174,7 @@ class Views(Reductions):
                 )
         return offset * ty.dtype.itemsize, tile_type(tuple(shape), ty.dtype, tuple(strides))
 
-    def broadcast_to(self, input: Handle, *shape: Any) -> Handle:  # noqa: A002
+    def broadcast_to(self, input: Handle, *shape: Any) -> Handle:
         """Show a tile in a larger shape; repeated elements share their bytes (stride 0).
 
         Raises
@@ -195,7 +195,7 @@ class Views(Reductions):
         )
         return self._view(input, tile_type(to, ty.dtype, strides))
 
-    def broadcast(self, input: Any, other: Any) -> Any:  # noqa: A002
+    def broadcast(self, input: Any, other: Any) -> Any:
         """Broadcast a tile to a shape (ADR-0061), or two tiles to each other (Triton's pair).
 
         Parameters

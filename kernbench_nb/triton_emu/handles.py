@@ -77,7 +77,7 @@ class Handle:
         return self.tl.name_of(self)
 
     @property
-    def T(self) -> Handle:  # noqa: N802 - Triton's name
+    def T(self) -> Handle:
         """The transpose of a matrix, as a view."""
         return self.tl.trans(self)
 

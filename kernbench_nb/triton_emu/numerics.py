@@ -37,7 +37,7 @@ def convert(out: Array, src: Array) -> None:
     """
     if out.dtype.kind == "b":
         np.not_equal(src, 0, out=out)
-    elif out.dtype.kind == "V" or out.dtype.itemsize == 1 and out.dtype.kind not in "iu":
+    elif out.dtype.kind == "V" or (out.dtype.itemsize == 1 and out.dtype.kind not in "iu"):
         if src.dtype.kind in "iu":
             src = src.astype(np.float64)
         if src.dtype == np.float64:
@@ -110,7 +110,7 @@ _BINARY: dict[str, Any] = {
 
 
 def _erf(x: Array, out: Array) -> None:
-    """Error function in f64: a series near 0, a continued fraction far from it (Abramowitz and Stegun 7.1.6, 7.1.14)."""
+    """Error function in f64: a series near 0, else a continued fraction (Abramowitz and Stegun 7.1.6, 7.1.14)."""
     z = x.astype(np.float64)
     a = np.minimum(np.abs(z), 6.0)  # beyond that it is 1 to the last bit
     term = a.copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from sys import _getframe
 from types import CodeType
@@ -192,7 +193,7 @@ class TLContext(Transfers):
             "full", shape, resolve_dtype(dtype), lambda: np.asarray(0), out, name, _getframe(1)
         )
 
-    def zeros_like(self, input: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:  # noqa: A002
+    def zeros_like(self, input: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:
         """A tile of zeros with the shape and dtype of another."""
         ty = self._own(input, "zeros_like").ty
         return self._create("full", ty.shape, ty.dtype, lambda: np.asarray(0), out, name, _getframe(1))
@@ -295,13 +296,13 @@ class TLContext(Transfers):
 
     # -- control and debugging ---------------------------------------------------------------------------------
 
-    def range(self, *bounds: int, **hints: Any) -> range:
+    def range(self, *bounds: int, **hints: Any) -> builtins.range:
         """``range``; Triton's hints (`num_stages`, ...) are accepted and mean nothing here."""
-        return range(*bounds)
+        return builtins.range(*bounds)
 
-    def static_range(self, *bounds: int, **hints: Any) -> range:
+    def static_range(self, *bounds: int, **hints: Any) -> builtins.range:
         """``range``: every loop is unrolled by Python."""
-        return range(*bounds)
+        return builtins.range(*bounds)
 
     @staticmethod
     def constexpr(value: Any) -> Any:
@@ -312,7 +313,7 @@ class TLContext(Transfers):
         """Print values with this program's ids (data mode), or types (timing mode)."""
         ids = ", ".join(map(str, self._ids))
         shown = [str(a.numpy()) if isinstance(a, Handle) and self._data else repr(a) for a in args]
-        print(f"pid ({ids}) {prefix}", *shown)
+        print(f"pid ({ids}) {prefix}", *shown)  # noqa: T201 - it is what the operation is for
 
     def device_assert(self, cond: Any, msg: str = "") -> None:
         """Check a condition, elementwise for a tile; skipped in timing mode, where tiles have no values.
@@ -323,9 +324,7 @@ class TLContext(Transfers):
             With the message and the kernel line.
         """
         if isinstance(cond, Handle):
-            if not self._data:
-                return
-            cond = bool(self.value_of(cond, "device_assert").all())
+            cond = not self._data or bool(self.value_of(cond, "device_assert").all())
         if not cond:
             raise AssertionError(f"device_assert failed at {self._line()}{': ' + msg if msg else ''}")
 
