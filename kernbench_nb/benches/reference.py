@@ -184,9 +184,11 @@ def attention(
     lse : float64 array, (S_q, h_q)
         Natural logarithm of the sum of exp(scaled score).
 
-    Notes ----- A row with no key gives ``O = 0`` and ``lse = -inf``. A NaN key, or one whose score is +inf,
-    makes every row that may see it NaN and no other row. A NaN or infinite V entry shows in its column of the
-    rows that may see it, and in no other; a kernel may spoil more than that, which is what `tainted` says.
+    Notes
+    -----
+    A row with no key gives ``O = 0`` and ``lse = -inf``. A NaN key, or one whose score is +inf, makes every row that
+    may see it NaN and no other row. A NaN or infinite V entry shows in its column of the rows that may see it, and in
+    no other; a kernel may spoil more than that, which is what `tainted` says.
 
     Raises
     ------
@@ -489,11 +491,12 @@ def merge_state(
     """
     m_l, l_l, out_l, m_r, l_r, out_r = _arrays(*left, *right)
     with np.errstate(all="ignore"):
-        m = np.maximum(m_l, m_r)
+        empty_l, empty_r = np.isneginf(m_l), np.isneginf(m_r)
+        # + 0: of -0 and 0 numpy's maximum is either one, and which one depends on where in memory they stand.
+        m = _either(empty_l, m_l, empty_r, m_r, np.maximum(m_l, m_r) + 0)
         a, b = np.exp(m_l - m), np.exp(m_r - m)
         total = out_l * _per_row(a, out_l) + out_r * _per_row(b, out_r)
         # -inf - -inf is NaN in a row where both are empty, and there the total is not taken.
-        empty_l, empty_r = np.isneginf(m_l), np.isneginf(m_r)
         length = _either(empty_l, l_l, empty_r, l_r, l_l * a + l_r * b)
         return m, length, _either(_per_row(empty_l, out_l), out_l, _per_row(empty_r, out_r), out_r, total)
 
