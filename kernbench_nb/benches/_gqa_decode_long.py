@@ -89,44 +89,39 @@ def gqa_decode_long_kernel(
     state = init_state(tl, h_kv, rows, d_head)
     width = h_kv * d_head
     tiles = [(at, min(at + tile, keys)) for at in range(0, keys, tile)]
-    buffers = _buffers(tl, min(tile, keys), width, k.dtype) if prefetch and keys else None
+    buffers = _buffers(tl, (min(tile, keys), h_kv, d_head), k.dtype) if prefetch and keys else None
 
     def issue(i: int) -> tuple[Any, Any]:
         first, last = tiles[i]
-        shape = (last - first, width)
-        if buffers is None:
-            return tl.load_async(k + first * width, shape, name="K"), tl.load_async(
-                v + first * width, shape, name="V"
-            )
-        to_k, to_v = buffers[i % 2]
         n = last - first
-        return (
-            tl.load_async(k + first * width, shape, out=to_k[:n]),
-            tl.load_async(v + first * width, shape, out=to_v[:n]),
-        )
+        shape = (n, h_kv, d_head)
+        from_k, from_v = k + first * width, v + first * width
+        if buffers is None:
+            return tl.load_async(from_k, shape, name="K"), tl.load_async(from_v, shape, name="V")
+        to_k, to_v = buffers[i % 2]
+        return tl.load_async(from_k, shape, out=to_k[:n]), tl.load_async(from_v, shape, out=to_v[:n])
 
     coming = issue(0) if buffers is not None else None
     for i, (first, last) in enumerate(tiles):
-        t = last - first
-        where = (start + first, start + last)
+        keys_here = (start + first, start + last)
         if coming is not None:
             K, V = tl.wait(*coming)
             if i + 1 < len(tiles):
                 coming = issue(i + 1)
-        with tl.scratch_scope(f"tile {i}", kind="tile", rows=(0, T_q), keys=where, rewind=scoped):
+        with tl.scratch_scope(f"tile {i}", kind="tile", rows=(0, T_q), keys=keys_here, rewind=scoped):
             if coming is None:
                 K, V = tl.wait(*issue(i))
-            # token i sees key j of this tile if where[0] + j <= i + valid - T_q
-            band = Band(T_q, valid - T_q - where[0]) if causal and where[1] - 1 > valid - T_q else None
+            # token i sees key j of this tile if keys_here[0] + j <= i + valid - T_q
+            masked = causal and start + last - 1 > valid - T_q
             fold_tile(
                 tl,
                 state,
                 Q,
-                K.reshape(t, h_kv, d_head).permute(1, 2, 0),
-                V.reshape(t, h_kv, d_head).permute(1, 0, 2),
+                K.permute(1, 2, 0),
+                V.permute(1, 0, 2),
                 scale=scale,
                 first=i == 0,
-                band=band,
+                band=Band(T_q, valid - T_q - keys_here[0]) if masked else None,
             )
     if not tiles:
         clear_state(tl, state)
@@ -156,12 +151,12 @@ def _own_keys(tl: Any, S_kv: int, C: int, P: int) -> tuple[int, int]:
     return split(of_cube, P)[tl.program_id(0)]
 
 
-def _buffers(tl: Any, tile: int, width: int, dtype: Any) -> list[tuple[Any, Any]]:
+def _buffers(tl: Any, shape: tuple[int, int, int], dtype: Any) -> list[tuple[Any, Any]]:
     """Two pairs of K, V buffers: one is filled while the other is read."""
-    k_even = tl.empty((tile, width), dtype, name="K even")
-    v_even = tl.empty((tile, width), dtype, name="V even")
-    k_odd = tl.empty((tile, width), dtype, name="K odd")
-    v_odd = tl.empty((tile, width), dtype, name="V odd")
+    k_even = tl.empty(shape, dtype, name="K even")
+    v_even = tl.empty(shape, dtype, name="V even")
+    k_odd = tl.empty(shape, dtype, name="K odd")
+    v_odd = tl.empty(shape, dtype, name="V odd")
     return [(k_even, v_even), (k_odd, v_odd)]
 
 

@@ -81,7 +81,9 @@ class Scope:
         self.save = 0
         self.reach = 0  # highest address that the cursor reached while open
         self.parent: Scope | None = None
-        self.marks: list[Scope] = []  # scopes with rewind=False whose handles live as long as this arena
+        self.marks: list[Scope] | None = (
+            None  # scopes with rewind=False whose handles live as long as this arena
+        )
         self.guard = False
         self.state = "new"
         self.index = -1  # position in the trace, set by whoever records
@@ -89,13 +91,47 @@ class Scope:
         self.closed_at: Any = None
 
     def __enter__(self) -> Scope:
-        self.pool.open_scope(self)
+        pool = self.pool
+        if self.state != "new":
+            raise ScopeOrderError(
+                f"scratch_scope {self.label!r} was entered twice. Make a new scope for each `with`; nothing changed."
+            )
+        self.parent = parent = pool.arena
+        self.depth = parent.depth + 1
+        self.save = self.reach = pool.top
+        self.state = "open"
+        pool.arena = self
+        if pool.watcher is not None:
+            pool.watcher.scope_opened(self)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self.pool.close_scope(self, exc_type)
+        pool = self.pool
+        parent = self.parent
+        if pool.arena is not self or parent is None:
+            raise order_error(self, pool.arena)
+        if pool.top > self.reach:
+            self.reach = pool.top
+        if self.reach > parent.reach:
+            parent.reach = self.reach
+        # whoever watches looks at the bytes while they are still there; what went wrong is raised when they are gone
+        trouble = pool.watcher.scope_closing(self, exc_type is not None) if pool.watcher is not None else None
+        self.state = "closed"
+        pool.arena = parent
+        if self.rewind:
+            pool.rewind(self.save)
+            if pool.checks == "raise":
+                self.guard = True
+                for mark in self.marks or ():
+                    mark.guard = True
+        else:
+            if parent.marks is None:
+                parent.marks = []
+            parent.marks += [self, *(self.marks or ())]
+        if trouble is not None:
+            raise trouble
 
     @property
     def savepoint(self) -> int:

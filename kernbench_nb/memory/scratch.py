@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernbench_nb.errors import ScopeOrderError, ScratchOverflowError
+from kernbench_nb.errors import ScratchOverflowError
 from kernbench_nb.memory.layout import ALIGN, round_up
-from kernbench_nb.memory.scopes import Range, Scope, order_error
+from kernbench_nb.memory.scopes import Range, Scope
 
 __all__ = ["Block", "ScopeWatcher", "ScratchAllocator"]
 
@@ -86,9 +86,6 @@ class ScopeWatcher(Protocol):
     def scope_closing(self, scope: Scope, failing: bool) -> Exception | None:
         """Called before the rewind; `failing` if an exception is in flight. What it returns is raised after it."""
 
-    def scope_closed(self, scope: Scope) -> None:
-        """Called after the rewind."""
-
 
 class ScratchAllocator:
     """A bump allocator over `capacity` bytes, with a persistent arena and scopes.
@@ -120,7 +117,6 @@ class ScratchAllocator:
     __slots__ = (
         "_live",
         "_own",
-        "_watcher",
         "arena",
         "base",
         "capacity",
@@ -129,6 +125,7 @@ class ScratchAllocator:
         "fast_top",
         "root",
         "top",
+        "watcher",
     )
 
     def __init__(
@@ -156,7 +153,7 @@ class ScratchAllocator:
         self.root.state = "open"
         self.root.save = self.root.reach = base
         self.arena = self.root
-        self._watcher = watcher
+        self.watcher = watcher
         self._own: list[Block] = []
         self._live = live or self._own_blocks
 
@@ -228,8 +225,13 @@ class ScratchAllocator:
     def _move(self, top: int) -> None:
         self.top = top
         self.fast_top = -1 if top % ALIGN else self.end
-        while self._own and self._own[-1].addr >= top:
-            self._own.pop()
+
+    def rewind(self, top: int) -> None:
+        """Set the cursor back to a save-point (an address); only a scope that ends does this."""
+        self._move(top)
+        own = self._own
+        while own and own[-1].addr >= top:
+            own.pop()
 
     def _own_blocks(self) -> list[Block]:
         return self._own
@@ -283,56 +285,3 @@ class ScratchAllocator:
     ) -> Scope:
         """Make a scope, to be entered with `with`; see `Scope`."""
         return Scope(self, label, kind, rows, keys, rewind)
-
-    def open_scope(self, scope: Scope) -> None:
-        """Take the save-point of `scope` and make it the innermost arena.
-
-        Raises
-        ------
-        ScopeOrderError
-            If it was entered before.
-        """
-        if scope.state != "new":
-            raise ScopeOrderError(
-                f"scratch_scope {scope.label!r} was entered twice. Make a new scope for each `with`; nothing changed."
-            )
-        scope.parent = self.arena
-        scope.depth = self.arena.depth + 1
-        scope.save = scope.reach = self.top
-        scope.state = "open"
-        self.arena = scope
-        if self._watcher is not None:
-            self._watcher.scope_opened(scope)
-
-    def close_scope(self, scope: Scope, exc_type: type[BaseException] | None = None) -> None:
-        """Rewind to the save-point of `scope`, whatever leaves it.
-
-        Raises
-        ------
-        ScopeOrderError
-            If it is not the innermost open scope; nothing is freed then.
-        """
-        if self.arena is not scope or scope.parent is None:
-            raise order_error(scope, self.arena)
-        parent = scope.parent
-        if self.top > scope.reach:
-            scope.reach = self.top
-        if scope.reach > parent.reach:
-            parent.reach = scope.reach
-        watcher = self._watcher
-        trouble = watcher.scope_closing(scope, exc_type is not None) if watcher is not None else None
-        scope.state = "closed"
-        self.arena = parent
-        if scope.rewind:
-            self._move(scope.save)
-            if self.checks == "raise":
-                scope.guard = True
-                for mark in scope.marks:
-                    mark.guard = True
-        else:
-            parent.marks.append(scope)
-            parent.marks.extend(scope.marks)
-        if watcher is not None:
-            watcher.scope_closed(scope)
-        if trouble is not None:
-            raise trouble

@@ -7,7 +7,6 @@ Nothing is logged or allocated before everything that can be wrong was looked at
 
 from __future__ import annotations
 
-
 from collections.abc import Callable
 from sys import _getframe
 from types import CodeType, FrameType
@@ -31,7 +30,7 @@ from kernbench_nb.memory.store import ScratchBytes
 from kernbench_nb.memory.watch import Watch
 from kernbench_nb.sim_engine.live import find_allocation, live_now, name_of_row, place_of_row
 from kernbench_nb.sim_engine.source import place_of, variable_of
-from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind, Trace
+from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture, no_value
 from kernbench_nb.triton_emu.kinds import Kinds
 from kernbench_nb.triton_emu.sink import Sink
@@ -47,9 +46,9 @@ class Core:
 
     __slots__ = (
         "_arrays",
-        "_at",
         "_binary",
         "_bytes",
+        "_calls",
         "_chain",
         "_chains",
         "_checks",
@@ -58,9 +57,12 @@ class Core:
         "_dispatch",
         "_flight",
         "_frame",
+        "_kernel",
+        "_kernel_chain",
         "_kinds",
         "_log",
         "_now",
+        "_numbers",
         "_record",
         "_runner",
         "_scratch",
@@ -112,33 +114,53 @@ class Core:
         self._chains: dict[Any, int] = {}
         self._frame: FrameType | None = None
         self._chain = 0
-        self._at = 0
+        self._kernel: FrameType | None = None
+        self._kernel_chain = 0
+        self._calls: dict[Any, int] = {}
+        self._numbers: dict[Any, Handle] = {}
 
     # -- where in the source -----------------------------------------------------------------------------------
 
     def _enter(self, frame: FrameType) -> FrameType:
         """The kernel's (or a shared function's) frame that called `tl`; its call chain becomes the current one."""
-        while frame.f_globals.get("__package__") in _INSIDE and frame.f_back is not None:
+        while frame is not self._frame:
+            if frame.f_globals.get("__package__") not in _INSIDE or frame.f_back is None:
+                break
             frame = frame.f_back
-        if frame is self._frame:
+        else:
             return frame
+        self._frame = frame
+        if frame is self._kernel:
+            self._chain = self._kernel_chain
+            return frame
+        caller = frame.f_back
+        if caller is not None and caller is self._kernel:
+            # the usual case: a shared function that the kernel calls
+            key = frame.f_code, caller.f_lasti
+            chain = self._calls.get(key)
+            if chain is None:
+                chain = self._calls[key] = self._new_chain(frame)
+            self._chain = chain
+        else:
+            self._chain = self._new_chain(frame)
+        return frame
+
+    def _new_chain(self, frame: FrameType) -> int:
+        """The index of a frame's call chain, found by walking up to the kernel."""
         callers = []
-        caller = frame
-        while (
-            self._runner is not None
-            and caller.f_back is not None
-            and caller.f_back.f_code is not self._runner
-        ):
-            caller = caller.f_back
+        runner = self._runner
+        caller = frame.f_back if runner is not None else None
+        while caller is not None and caller.f_code is not runner:
             callers.append((caller.f_code, caller.f_lasti))
+            caller = caller.f_back
         key = (frame.f_code, tuple(callers))
         chain = self._chains.get(key)
         if chain is None:
             chain = self._chains[key] = len(self._trace.chains)
             self._trace.chains.append(key)
-        self._frame = frame
-        self._chain = chain
-        return frame
+        if not callers:
+            self._kernel, self._kernel_chain = frame, chain
+        return chain
 
     def _line(self) -> str:
         """The kernel line that is running now, as ``file:line  text``."""
@@ -470,44 +492,50 @@ class Core:
 
     def scope_opened(self, scope: Scope) -> None:
         """Record a scope's opening."""
-        scope.index = len(self._trace.scopes)
-        self._trace.scopes.append(scope)
+        scopes = self._trace.scopes
+        scope.index = index = len(scopes)
+        scopes.append(scope)
         chain, at = scope.opened_at or (-1, 0)
-        self._log((OPEN, self._now, scope.save, scope.index, -1, scope.label, chain, at))
+        self._log((OPEN, self._now, scope.save, index, -1, scope.label, chain, at))
 
     def scope_closing(self, scope: Scope, failing: bool) -> Exception | None:
-        """Before a rewind: record values, poison, and see whether something is still in flight into these bytes."""
-        frame = self._enter(_getframe(1))
-        scope.closed_at = (self._chain, frame.f_lasti)
+        """Record values and the closing, poison, and see whether something is in flight into these bytes."""
+        frame = _getframe(2)  # above the scope's __exit__
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        chain, at = scope.closed_at = self._chain, frame.f_lasti
         if self._record is not None and scope.kind == "tile" and not failing:
             self._record(self, scope)
-        if not scope.rewind:
-            return None
         trouble = None
-        lost = [f for f in self._flight if f.handle.addr >= scope.save]
-        if lost and self._checks:
-            if not failing:
-                names = ", ".join(self._title(f.handle) for f in lost)
-                trouble = PendingLoadError(
-                    f"scope {scope.path!r} ends at {self._line()} while a load into its bytes is in flight: {names}. "
-                    "Wait for it inside the scope, or load into a buffer made before the scope."
-                )
-            for future in lost:
-                future.done = True
-                self._flight.remove(future)
-        return trouble
-
-    def scope_closed(self, scope: Scope) -> None:
-        """After a rewind: the bytes are nobody's."""
+        top = self._scratch.top
         if scope.rewind:
-            if self._watch.spans:
-                self._watch.drop_above(scope.save)
+            top = scope.save
+            if self._flight and self._checks:
+                trouble = self._abandon(scope, failing)
             if self._watched:
+                self._watch.drop_above(top)
                 self._unguard()
             if self._bytes is not None and self._scratch.checks != "off":
-                self._bytes.poison(scope.save, scope.reach)
-        chain, at = scope.closed_at or (-1, 0)
-        self._log((CLOSE, self._now, self._scratch.top, scope.index, -1, scope.label, chain, at))
+                self._bytes.poison(top, scope.reach)
+        self._log((CLOSE, self._now, top, scope.index, -1, scope.label, chain, at))
+        return trouble
+
+    def _abandon(self, scope: Scope, failing: bool) -> Exception | None:
+        """Forget loads in flight into bytes that are given back; an error, unless one is on its way already."""
+        lost = [f for f in self._flight if f.handle.addr >= scope.save]
+        if not lost:
+            return None
+        trouble = None
+        if not failing:
+            names = ", ".join(self._title(f.handle) for f in lost)
+            trouble = PendingLoadError(
+                f"scope {scope.path!r} ends at {self._line()} while a load into its bytes is in flight: {names}. "
+                "Wait for it inside the scope, or load into a buffer made before the scope."
+            )
+        for future in lost:
+            future.done = True
+            self._flight.remove(future)
+        return trouble
 
 
 _POOL = ScratchAllocator(0)

@@ -1,8 +1,9 @@
-"""Elementwise operations. The hot path of the language is written out here, twice: for one operand and for two."""
+"""Elementwise operations. The hot path of the language is written out here once, for two operands."""
 
 from __future__ import annotations
 
 from sys import _getframe
+from types import FrameType
 from typing import Any, Protocol
 
 from kernbench_nb.dtypes import DType, resolve_dtype
@@ -36,47 +37,40 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
-        if y.__class__ is not Handle:
-            y = self._constant(y, self._own(x, op))
-        elif x.__class__ is not Handle:
-            x = self._constant(x, y)
-        if x.tl is not self or y.tl is not self:
-            self._own(x, op), self._own(y, op)
-        if out is None:
+        if y.__class__ is float:
             try:
-                kind = self._binary[at][x.ty][y.ty]
-            except KeyError:
-                kind = self._kinds.make_binary(op, x.ty, y.ty)
-            if x.arena.guard or y.arena.guard:
-                self._inspect(x, y)
-            scratch = self._scratch
-            addr = scratch.top
-            top = addr + kind.size
-            if top <= scratch.fast_top:
-                scratch.top = top
-            else:
-                addr = self._take(kind, name, frame)
-            out = Handle()
-            out.addr = addr
-            out.ty = kind.ty  # type: ignore[assignment]
-            out.arena = scratch.arena
-            out.tl = self  # type: ignore[assignment]
-            if self._data:
-                try:
-                    out.arr = self._arrays[out.ty][addr]
-                except KeyError:
-                    out.arr = self._bytes.view(addr, out.ty)  # type: ignore[union-attr]
+                y = self._numbers[x.ty, y]
+            except (AttributeError, KeyError):
+                return self._binary_apart(op, x, y, out, name, frame)
+        if out is not None:
+            return self._binary_apart(op, x, y, out, name, frame)
+        try:
+            kind = self._binary[at][x.ty][y.ty]
+        except (AttributeError, KeyError):
+            return self._binary_apart(op, x, y, out, name, frame)
+        if x.arena.guard or y.arena.guard:
+            self._inspect(x, y)
+        scratch = self._scratch
+        addr = scratch.top
+        top = addr + kind.size
+        if top <= scratch.fast_top:
+            scratch.top = top
         else:
-            kind = self._kinds.make_binary(op, x.ty, y.ty, self._own(out, "out=").ty)
-            if x.arena.guard or y.arena.guard:
-                self._inspect(x, y)
-            self._inspect_target(out, (x, y), True)
-            self._wrote(out)
+            addr = self._take(kind, name, frame)
+        result = Handle()
+        result.addr = addr
+        result.ty = ty = kind.ty  # type: ignore[assignment]
+        result.arena = scratch.arena
+        result.tl = self  # type: ignore[assignment]
         self._now = now = self._now + kind.step
-        self._log((kind.index, now, out.addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
+        self._log((kind.index, now, addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
         if self._data:
-            kind.run(x.arr, y.arr, out.arr)  # type: ignore[misc]
-        return out
+            try:
+                result.arr = self._arrays[ty][addr]
+            except KeyError:
+                result.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
+            kind.run(x.arr, y.arr, result.arr)  # type: ignore[misc]
+        return result
 
     operation.__name__ = operation.__qualname__ = op
     operation.__doc__ = f"""{formula}, elementwise.
@@ -114,43 +108,13 @@ def _unary(op: str, formula: str) -> Any:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
-        if x.__class__ is not Handle or x.tl is not self:
-            self._own(x, op)
-        if out is None:
-            try:
-                kind = self._unary[at][x.ty]
-            except KeyError:
-                kind = self._kinds.make_unary(op, x.ty)
-            if x.arena.guard:
-                self._inspect(x)
-            scratch = self._scratch
-            addr = scratch.top
-            top = addr + kind.size
-            if top <= scratch.fast_top:
-                scratch.top = top
-            else:
-                addr = self._take(kind, name, frame)
-            out = Handle()
-            out.addr = addr
-            out.ty = kind.ty  # type: ignore[assignment]
-            out.arena = scratch.arena
-            out.tl = self  # type: ignore[assignment]
-            if self._data:
-                try:
-                    out.arr = self._arrays[out.ty][addr]
-                except KeyError:
-                    out.arr = self._bytes.view(addr, out.ty)  # type: ignore[union-attr]
-        else:
-            kind = self._kinds.make_unary(op, x.ty, self._own(out, "out=").ty)
-            if x.arena.guard:
-                self._inspect(x)
-            self._inspect_target(out, (x,), True)
-            self._wrote(out)
-        self._now = now = self._now + kind.step
-        self._log((kind.index, now, out.addr, x.addr, -1, name, self._chain, frame.f_lasti))
-        if self._data:
-            kind.run(x.arr, out.arr)  # type: ignore[misc]
-        return out
+        if out is not None:
+            return self._unary_apart(op, x, out, name, frame)
+        try:
+            kind = self._unary[at][x.ty]
+        except (AttributeError, KeyError):
+            return self._unary_apart(op, x, out, name, frame)
+        return self._run1(kind, x, None, name, frame)
 
     operation.__name__ = operation.__qualname__ = op
     operation.__doc__ = f"""{formula}, elementwise, in the dtype of x (16- and 8-bit floats compute in f32).
@@ -288,7 +252,7 @@ class Elementwise(Core):
         return self._apply(kind, (condition, x, y), out, name, frame)
 
     def fma(self, x: Handle, y: Any, z: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
-        """x * y + z, elementwise, rounded once."""
+        """X * y + z, elementwise, rounded once."""
         frame = self._enter(_getframe(1))
         self._own(x, "fma: x")
         y, z = self._constant(y, x), self._constant(z, x)
@@ -304,7 +268,7 @@ class Elementwise(Core):
         max: Any,
         *,
         out: Handle | None = None,
-        name: str | None = None,  # noqa: A002
+        name: str | None = None,
     ) -> Handle:
         """`x` held between `min` and `max`, elementwise; NaN stays NaN."""
         frame = self._enter(_getframe(1))
@@ -314,6 +278,35 @@ class Elementwise(Core):
             "clamp", x.ty, low.ty, high.ty, None if out is None else self._own(out, "out=").ty
         )
         return self._apply(kind, (x, low, high), out, name, frame)
+
+    # -- the other ways in: numbers, out=, types that were not met before --------------------------------------
+
+    def _binary_apart(
+        self, op: str, x: Any, y: Any, out: Handle | None, name: str | None, frame: FrameType
+    ) -> Handle:
+        if y.__class__ is not Handle:
+            number = y
+            y = self._constant(y, self._own(x, op))
+            if number.__class__ is float and number:  # 0.0 and -0.0 are equal, and not the same
+                self._numbers[x.ty, number] = y
+        elif x.__class__ is not Handle:
+            x = self._constant(x, y)
+        self._own(x, op)
+        self._own(y, op)
+        if out is None:
+            found = self._binary[BINARY.index(op)].get(x.ty, {}).get(y.ty)
+            return self._run2(found or self._kinds.make_binary(op, x.ty, y.ty), x, y, name, frame)
+        return self._apply(
+            self._kinds.make_binary(op, x.ty, y.ty, self._own(out, "out=").ty), (x, y), out, name, frame
+        )
+
+    def _unary_apart(self, op: str, x: Any, out: Handle | None, name: str | None, frame: FrameType) -> Handle:
+        self._own(x, op)
+        if out is None:
+            return self._run1(self._kinds.make_unary(op, x.ty), x, None, name, frame)
+        return self._apply(
+            self._kinds.make_unary(op, x.ty, self._own(out, "out=").ty), (x,), out, name, frame
+        )
 
     # -- shared by everything that is not the hot path ---------------------------------------------------------
 

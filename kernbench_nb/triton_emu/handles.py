@@ -359,17 +359,19 @@ class Pointer:
         return self.shard.dtype
 
     def __add__(self, elements: Any) -> Pointer:
-        if isinstance(elements, Handle):
-            raise TypeError(
-                f"{self!r} + a tile makes a tile of pointers, which is not supported: load a block with "
-                "tl.load(ptr + start, shape, strides=...) instead, start being an integer."
-            )
-        try:
-            return Pointer(self.shard, self.offset + elements.__index__())
-        except AttributeError:
-            raise TypeError(
-                f"{self!r} + {elements!r}: pointers move by whole elements, got {type(elements).__name__}"
-            ) from None
+        if elements.__class__ is not int:
+            if isinstance(elements, Handle):
+                raise TypeError(
+                    f"{self!r} + a tile makes a tile of pointers, which is not supported: load a block with "
+                    "tl.load(ptr + start, shape, strides=...) instead, start being an integer."
+                )
+            try:
+                elements = elements.__index__()
+            except AttributeError:
+                raise TypeError(
+                    f"{self!r} + {elements!r}: pointers move by whole elements, got {type(elements).__name__}"
+                ) from None
+        return Pointer(self.shard, self.offset + elements)
 
     __radd__ = __add__
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from kernbench_nb.dtypes import DType, bool_, i32
+from kernbench_nb.dtypes import DType, bool_
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.memory import TileType, tile_type
 from kernbench_nb.sim_engine.trace import Kind, KindTable
@@ -39,7 +39,9 @@ Shape = tuple[int, ...]
 class Costs(Protocol):
     """What a machine charges, in ps; `kernbench_nb.topology` provides it."""
 
-    dispatch_ps: int
+    @property
+    def dispatch_ps(self) -> int:
+        """Each command."""
 
     def gemm_ps(self, batch: int, m: int, n: int, k: int) -> int:
         """A batched product."""
@@ -257,14 +259,9 @@ class Kinds:
             if op == "softmax":
                 check_float(op, a.dtype)
                 cost, run, result = self.costs.softmax_ps(a.n), numerics.softmax(a.dtype, at), a.dtype
-                if a.shape[at] == 0 and a.n == 0:
-                    run = None
             else:
                 result = reduction_dtype("sum", a.dtype)
-                cost, run = (
-                    self.costs.reduce_ps(op, a.n),
-                    numerics.cumsum(result if result is i32 else a.dtype, at),
-                )
+                cost, run = self.costs.reduce_ps(op, a.n), numerics.cumsum(result, at)
             target = self._target(op, a.shape, result, out)
             return self._kind(op, "math", cost, target, (a.shape,), run, out, elements=a.n)
 
@@ -289,7 +286,7 @@ class Kinds:
                     f"dot: acc has shape {acc.shape}, the product of {a.shape} and {b.shape} has {shape}."
                 )
             target = self._target("dot", shape, result, out)
-            run = numerics.dot(a.dtype, b.dtype, work, target.dtype, acc is not None)
+            run = numerics.dot(a.dtype, b.dtype, work, result, target.dtype, acc is not None)
             cost = self.costs.gemm_ps(batch, m, n, k)
             return self._kind(
                 "gemm", "gemm", cost, target, (a.shape, b.shape), run, out, flops=2 * batch * m * n * k

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernbench_nb.dtypes import DType, f32, f64
+from kernbench_nb.dtypes import DType, f32, f64, i32
 
 __all__ = ["binary", "convert", "dot", "matmul_widen", "reduction", "softmax", "unary", "widen"]
 
 Array = npt.NDArray[Any]
 Run = Callable[..., Any]
 
-_ML = {"bf16", "f8e4m3", "f8e5m2"}
 _HALF_SPAN = np.float32(2.0**112)  # f16's exponent bias is 15, f32's is 127
 _ALL_FINITE = 2.0**32
 _SIGN_AND_REST = np.int32(-0x70002000)  # 0x8fffe000: the sign, and what a finite f16 fills of an f32
@@ -33,12 +32,16 @@ def convert(out: Array, src: Array) -> None:
     """Write `src` into `out`, converted with one rounding to nearest even.
 
     The conversions of `ml_dtypes` from f64 and from integers go through f32 and would round twice; an f32 rounded to
-    odd keeps what the second rounding needs to know.
+    odd keeps what the second rounding needs to know. A float that no integer can hold becomes some integer, as in C.
     """
     if out.dtype.kind == "b":
         np.not_equal(src, 0, out=out)
     elif out.dtype.kind == "V" or (out.dtype.itemsize == 1 and out.dtype.kind not in "iu"):
-        if src.dtype.kind in "iu":
+        if src.dtype == np.int64:
+            # beyond 2**52 it may not fit f64: of the last 11 bits only whether one is set matters then
+            odd = ((src >> 11) | ((src & 0x7FF) != 0)) * 2048.0
+            src = np.where(np.abs(src) >> 52, odd, src)
+        elif src.dtype.kind in "iu":
             src = src.astype(np.float64)
         if src.dtype == np.float64:
             src = _round_to_odd(src)
@@ -53,8 +56,8 @@ def _round_to_odd(x: Array) -> Array:
     back = y.astype(np.float64)
     y = np.where(np.abs(back) > np.abs(x), np.nextafter(y, np.float32(0)), y)
     lost = (y.astype(np.float64) != x) & ~np.isnan(x)
-    bits = y.view(np.uint32) | lost.astype(np.uint32)
-    return bits.view(np.float32)
+    odd: Array = (y.view(np.uint32) | lost.astype(np.uint32)).view(np.float32)
+    return odd
 
 
 def widen(x: Array) -> Array:
@@ -86,6 +89,16 @@ def _truncated_division(a: Array, b: Array, out: Array) -> None:
     np.add(quotient, (quotient < 0) & (np.multiply(quotient, b) != a), out=out)
 
 
+def _power(a: Array, b: Array, out: Array) -> None:
+    if a.dtype.kind == "f":
+        np.power(a, b, out)
+        return
+    inverse = np.where(
+        a == 1, 1, np.where(a == -1, 1 - 2 * (b & 1), 0)
+    )  # 1 / a**n, truncated as all division is
+    np.copyto(out, np.where(b < 0, inverse, np.power(a, np.maximum(b, 0))), casting="unsafe")
+
+
 _BINARY: dict[str, Any] = {
     "add": np.add,
     "sub": np.subtract,
@@ -93,7 +106,7 @@ _BINARY: dict[str, Any] = {
     "div": np.true_divide,
     "floordiv": _truncated_division,
     "mod": np.fmod,
-    "pow": np.power,
+    "pow": _power,
     # numpy wants `out` of these two by name
     "maximum": lambda x, y, out: np.maximum(x, y, out=out),
     "minimum": lambda x, y, out: np.minimum(x, y, out=out),
@@ -227,14 +240,25 @@ def where(common: DType) -> Run:
 
 
 def fma(common: DType) -> Run:
-    """``run(x, y, z, out)``: x*y + z rounded once, as nearly as f64 allows."""
-    work = f64 if common.bits <= 32 else common
+    """``run(x, y, z, out)``: x*y + z, of floats up to f32 rounded once; f64 rounds the product and the sum."""
+    exact = common.is_float and common is not f64
+    work = f64 if exact else common
 
     def run(x: Array, y: Array, z: Array, out: Array) -> None:
-        wide = np.multiply(_as(x, work), _as(y, work)) + _as(z, work)
-        convert(out, wide)
+        product, z = np.multiply(_as(x, work), _as(y, work)), _as(z, work)
+        _deliver(_sum_to_odd(product, z) if exact else product + z, common, out)
 
     return run
+
+
+def _sum_to_odd(a: Array, b: Array) -> Array:
+    """a + b in f64, with an odd last bit where the sum is not exact, so that rounding it once more rounds once."""
+    total: Array = np.asarray(a + b)
+    part = total - a
+    error = (a - (total - part)) + (b - part)  # Knuth's two-sum: total + error is a + b exactly
+    even = (total.view(np.int64) & 1) == 0
+    beside = np.nextafter(total, np.copysign(np.inf, error))
+    return np.where(np.isfinite(total) & (error != 0) & even, beside, total)
 
 
 def clamp(common: DType) -> Run:
@@ -242,7 +266,8 @@ def clamp(common: DType) -> Run:
     work = _working(common)
 
     def run(x: Array, low: Array, high: Array, out: Array) -> None:
-        convert(out, np.minimum(np.maximum(_as(x, work), _as(low, work)), _as(high, work)))
+        held = np.minimum(np.maximum(_as(x, work), _as(low, work)), _as(high, work))
+        _deliver(held, common, out)
 
     return run
 
@@ -281,10 +306,10 @@ def through(run: Run, shape: tuple[int, ...], result: DType) -> Run:
     return rounded
 
 
-def cumsum(a: DType, axis: int) -> Run:
+def cumsum(result: DType, axis: int) -> Run:
     """``run(x, out)`` of a running sum."""
-    work = _working(a)
-    return lambda x, out: convert(out, np.cumsum(_as(x, work), axis=axis, dtype=work.np))
+    work = _working(result)
+    return lambda x, out: _deliver(np.cumsum(_as(x, work), axis=axis, dtype=work.np), result, out)
 
 
 def softmax(a: DType, axis: int) -> Run:
@@ -292,9 +317,10 @@ def softmax(a: DType, axis: int) -> Run:
     work = _working(a)
 
     def run(x: Array, out: Array) -> None:
-        wide = _as(x, work)
-        shifted = np.exp(wide - np.maximum.reduce(wide, axis, keepdims=True))
-        convert(out, shifted / np.add.reduce(shifted, axis, keepdims=True))
+        if x.size:
+            wide = _as(x, work)
+            shifted = np.exp(wide - np.maximum.reduce(wide, axis, keepdims=True))
+            _deliver(shifted / np.add.reduce(shifted, axis, keepdims=True), a, out)
 
     return run
 
@@ -303,28 +329,26 @@ def softmax(a: DType, axis: int) -> Run:
 
 
 def matmul_widen(dtype: DType) -> DType:
-    """The type that products of `dtype` are computed in: f32, f64, or i32 for integers."""
-    from kernbench_nb.dtypes import i32
-
-    if dtype.kind in ("int", "uint", "bool"):
-        return i32
-    return f64 if dtype is f64 else f32
+    """The type that products of `dtype` are computed in: at least 32 bits wide."""
+    if dtype.bits >= 32:
+        return dtype
+    return f32 if dtype.is_float else i32
 
 
-def dot(a: DType, b: DType, work: DType, out: DType, accumulate: bool) -> Run:
+def dot(a: DType, b: DType, work: DType, result: DType, out: DType, accumulate: bool) -> Run:
     """``run(x, y, out)``, or ``run(x, y, acc, out)``: a batched matrix product, accumulated in `work`."""
 
     def product(x: Array, y: Array, z: Array) -> None:
-        if out is work:
+        if out is work is result:
             np.matmul(_as(x, work), _as(y, work), out=z)
         else:
-            convert(z, np.matmul(_as(x, work), _as(y, work)))
+            _deliver(np.matmul(_as(x, work), _as(y, work)), result, z)
 
     def accumulated(x: Array, y: Array, acc: Array, z: Array) -> None:
-        convert(z, np.matmul(_as(x, work), _as(y, work)) + _as(acc, work))
+        _deliver(np.matmul(_as(x, work), _as(y, work)) + _as(acc, work), result, z)
 
     if accumulate:
         return accumulated
-    if a is b is work is out:
+    if a is b is work is result is out:
         return lambda x, y, z: np.matmul(x, y, out=z)
     return product

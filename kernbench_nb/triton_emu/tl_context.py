@@ -253,7 +253,9 @@ class TLContext(Transfers):
             With its label, kind, depth, savepoint and peak.
         """
         scope = Scope(self._scratch, label, kind, rows, keys, rewind)
-        frame = self._enter(_getframe(1))
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
         scope.opened_at = (self._chain, frame.f_lasti)
         return scope
 
@@ -353,7 +355,7 @@ class TLContext(Transfers):
         ScopeOrderError
             If a scope is still open (a generator that holds one was never finished).
         """
-        self._frame = None
+        self.release()
         trace = self._trace
         trace.end = self._now
         for future in self._flight:
@@ -369,8 +371,8 @@ class TLContext(Transfers):
         return self._now
 
     def release(self) -> None:
-        """Forget the kernel's frame, so that its locals can go."""
-        self._frame = None
+        """Forget the kernel's frames, so that its locals can go."""
+        self._frame = self._kernel = None
 
 
 def _axis(axis: int, op: str) -> int:
