@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernbench_nb.sim_engine.rows import SHARED_ENGINES, Ints, Rows, decode, numbers
+from kernbench_nb.sim_engine.source import Place
 from kernbench_nb.sim_engine.trace import Kind, Trace
 
 __all__ = ["OpLog", "OpRecord", "shapes_text"]
@@ -182,15 +183,27 @@ class OpLog(Sequence[OpRecord]):
         return columns
 
     @cached_property
+    def _places(self) -> list[Place | None]:
+        """The places of operations by number, None for others; the last is of rows whose place is not known."""
+        places = self.rows.places
+        met = np.zeros(len(places) + 1, np.bool_)
+        met[self.rows.site[self.order]] = True
+        return [*(p if m else None for p, m in zip(places, met[:-1].tolist(), strict=True)), None]
+
+    @cached_property
     def _names(self) -> tuple[Codes, tuple[str, ...]]:
         """Names as codes and texts: the one given, else the variable of the place."""
         rows, order = self.rows, self.order
         given, site = rows.name[order], rows.site[order]
-        # only names that operations have: scopes and bare allocations have names too
-        used = np.flatnonzero(np.bincount(given + 1))
-        used = used[used > 0] - 1
+        # Only names that operations show: scopes and bare allocations have names too, and a given name hides a
+        # variable. An index of -1 marks the last entry, which stands for none.
+        met = np.zeros(len(rows.names) + 1, np.bool_)
+        met[given] = True
+        used = np.flatnonzero(met[:-1])
+        unnamed = np.zeros(len(rows.places) + 1, np.bool_)
+        unnamed[site[given < 0] if len(used) else site] = True
         variable, texts = _codes(
-            (None if p is None else p.variable for p in (*rows.places, None)),
+            (p.variable if p and u else None for p, u in zip(self._places, unnamed.tolist(), strict=True)),
             [rows.names[i] for i in used.tolist()],
         )
         if not len(used):
@@ -214,7 +227,7 @@ class OpLog(Sequence[OpRecord]):
     def _texts(self) -> dict[str, tuple[Codes, tuple[str, ...]]]:
         """For each text column: a table to take its codes from, by kind, site or scope, and the texts."""
         rows = self.rows
-        places, scopes = rows.places, rows.scopes
+        scopes = rows.scopes
         kinds = [k if k.engine else None for k in rows.kinds]  # texts of what is no operation are not wanted
         label = (*scopes.label, None)
         return {
@@ -226,14 +239,13 @@ class OpLog(Sequence[OpRecord]):
             "dtype": _codes(k.ty.dtype.name if k and k.ty else None for k in kinds),
             "tensor": _codes(k.tensor if k else None for k in kinds),
             "direction": _codes(k.direction if k else None for k in kinds),
-            # the row of a place that is not known has site -1, which takes the last entry of this table
-            "function": _codes(p.function if p else None for p in (*places, None)),
+            "function": _codes(p.function if p else None for p in self._places),
         }
 
     @cached_property
     def _lines(self) -> Ints:
-        """Line of each place, -1 where it is not known; the last entry is for rows without a place."""
-        return np.array([*(p.line or -1 for p in self.rows.places), -1], np.int64)
+        """Line of each place, -1 where it is not known."""
+        return np.array([(p.line or -1) if p else -1 for p in self._places], np.int64)
 
     # -- as a list ---------------------------------------------------------------------------------------------
 
