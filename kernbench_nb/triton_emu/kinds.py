@@ -17,6 +17,7 @@ from kernbench_nb.triton_emu.promote import (
     broadcast_shapes,
     check_bits,
     check_float,
+    check_number,
     common_dtype,
     matmul_shape,
     normal_axis,
@@ -28,6 +29,7 @@ __all__ = ["BINARY", "COMPARISONS", "REDUCTIONS", "UNARY", "Costs", "FreeOfCharg
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 BITWISE = ("and_", "or_", "xor")
+NO_BOOL = ("sub", "floordiv", "mod", "pow")
 BINARY = ("add", "sub", "mul", "div", "floordiv", "mod", "pow", "maximum", "minimum", *BITWISE, *COMPARISONS)
 FLOAT_ONLY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid", "erf", "sin", "cos")
 REDUCTIONS = ("max", "min", "sum", "xor_sum", "argmax", "argmin")
@@ -142,6 +144,8 @@ class Kinds:
             common = common_dtype(a.dtype, b.dtype, op)
             if op in BITWISE:
                 check_bits(op, a.dtype, b.dtype)
+            if op in NO_BOOL:
+                check_number(op, common)
             if op == "floordiv" and common.is_float:
                 raise DTypeError(
                     f"// needs integers, as in Triton, got {a.dtype} and {b.dtype}; use tl.floor(x / y)."
@@ -170,6 +174,8 @@ class Kinds:
                 check_float(op, a.dtype)
             if op == "invert":
                 check_bits("~", a.dtype)
+            if op == "neg":
+                check_number("-x", a.dtype)
             target = self._target(op, a.shape, a.dtype, out)
             kind = self._math(op, target, (a.shape,), numerics.unary(op, a.dtype, a.dtype, target.dtype), out)
             self._known[key] = kind
@@ -179,9 +185,13 @@ class Kinds:
 
     def cast(self, a: TileType, dtype: DType, out: TileType | None) -> Kind:
         """Conversion to another dtype."""
-        target = self._target("cast", a.shape, dtype, out)
-        run = numerics.unary("cast", a.dtype, dtype, target.dtype)
-        return self._memo(("cast", a, dtype, out), lambda: self._math("cast", target, (a.shape,), run, out))
+
+        def make() -> Kind:
+            target = self._target("cast", a.shape, dtype, out)
+            run = numerics.unary("cast", a.dtype, dtype, target.dtype)
+            return self._math("cast", target, (a.shape,), run, out)
+
+        return self._memo(("cast", a, dtype, out), make)
 
     def copy(self, op: str, a: TileType, out: TileType | None) -> Kind:
         """`copy` (into a handle that exists) or `clone` (into a new one): bytes moved by the math engine."""
@@ -228,8 +238,11 @@ class Kinds:
 
     def create(self, op: str, shape: Shape, dtype: DType, out: TileType | None) -> Kind:
         """`full` and `arange`."""
-        target = self._target(op, shape, dtype, out)
-        return self._memo((op, shape, dtype, out), lambda: self._math(op, target, (), None, out))
+
+        def make() -> Kind:
+            return self._math(op, self._target(op, shape, dtype, out), (), None, out)
+
+        return self._memo((op, shape, dtype, out), make)
 
     # -- reductions --------------------------------------------------------------------------------------------
 

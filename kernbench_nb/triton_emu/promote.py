@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from kernbench_nb.dtypes import DType, bf16, f16, f32, f64, i32, u32
+from kernbench_nb.dtypes import DType, bf16, bool_, f16, f32, f64, i32, u32
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.memory import TileType
 from kernbench_nb.memory.layout import row_major
@@ -13,6 +13,7 @@ __all__ = [
     "broadcast_shapes",
     "check_bits",
     "check_float",
+    "check_number",
     "common_dtype",
     "matmul_shape",
     "normal_axis",
@@ -27,10 +28,16 @@ Shape = tuple[int, ...]
 def common_dtype(a: DType, b: DType, op: str) -> DType:
     """The dtype that two tiles meet in (Triton's `computation_type`).
 
-    The wider float wins; f16 with f16 stays f16 but for `/` and `%`, which are f32; bf16 with f16 and mixed fp8 meet
-    in f16 or f32; integers take the wider one, unsigned on a tie.
+    f64 wins, then f32, then f16; two bf16 stay bf16, bf16 with fp8 or integers is f32; two fp8 of one kind stay, of
+    two kinds are f16; the quotient and the remainder of 16- and 8-bit floats are f32. Integers take the wider one,
+    unsigned on a tie; their quotient is f32.
+
+    Raises
+    ------
+    DTypeError
+        For fp8 with integers, and for quotients and remainders of integers of different signedness.
     """
-    division = op in ("div", "mod")
+    division = op in ("div", "floordiv", "mod")
     if a.is_float or b.is_float:
         for wide in (f64, f32):
             if a is wide or b is wide:
@@ -41,7 +48,11 @@ def common_dtype(a: DType, b: DType, op: str) -> DType:
             return bf16 if a is b and not division else f32
         if a is b:
             return f32 if division else a
-        return f16
+        if a.is_float and b.is_float:
+            return f16
+        raise DTypeError(f"{op}: {a} and {b} have no dtype in common; convert one with .to().")
+    if division and bool_ not in (a, b) and a.kind != b.kind:
+        raise DTypeError(f"{op}: {a} and {b} differ in signedness; convert one with .to().")
     if op == "div":
         return f32
     if a is b:
@@ -161,6 +172,19 @@ def check_float(op: str, dtype: DType) -> DType:
     """
     if not dtype.is_float:
         raise DTypeError(f"{op} needs a float tile, got {dtype}; convert it first with .to(tl.float32).")
+    return dtype
+
+
+def check_number(op: str, dtype: DType) -> DType:
+    """The dtype itself, which must not be bool.
+
+    Raises
+    ------
+    DTypeError
+        If it is.
+    """
+    if dtype is bool_:
+        raise DTypeError(f"{op} of bool tiles has no meaning; convert them first with .to(tl.int32).")
     return dtype
 
 
