@@ -18,6 +18,7 @@ sip_W ...`      the PE of the same cube and number in the neighbouring SIP =====
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 
 from kernbench_nb.errors import TopologyError
@@ -177,6 +178,7 @@ def sip_table(topology: Topology, sip_topology: str = "ring_1d") -> Table:
     return table
 
 
+@lru_cache(maxsize=64)
 def default_table(topology: Topology, cubes: int, pes_per_cube: int) -> Table:
     """Directions of a launch on cubes 0..cubes-1 of SIP 0 and PEs 0..pes_per_cube-1 of each.
 
@@ -240,8 +242,7 @@ def configure_sfr_intercube_multisip(engine: Engine, spec: Topology, cfg: Mappin
     cfg
         What `resolve_algorithm_config` gave; of it, `sip_topology`.
     """
-    tables = (mesh_table(spec), chain_table(spec), sip_table(spec, cfg.get("sip_topology", "ring_1d")))
-    engine.install_directions(merge_tables(tables), OPPOSITE)
+    engine.install_directions(_multisip_table(spec, cfg.get("sip_topology", "ring_1d")), OPPOSITE)
 
 
 def configure_sfr_intercube_ring(
@@ -264,4 +265,17 @@ def configure_sfr_intercube_ring(
         When a SIP has fewer cubes than that; names both.
     """
     del cfg  # part of the signature that callers know
-    engine.install_directions(merge_tables((ring_table(spec, ring_size),)), OPPOSITE)
+    engine.install_directions(_ring_table(spec, ring_size), OPPOSITE)
+
+
+# The same machine asks for the same tables on every run: they are made once, and nobody changes them.
+
+
+@lru_cache(maxsize=64)
+def _multisip_table(topology: Topology, sip_topology: str) -> Table:
+    return merge_tables((mesh_table(topology), chain_table(topology), sip_table(topology, sip_topology)))
+
+
+@lru_cache(maxsize=64)
+def _ring_table(topology: Topology, ring_size: int) -> Table:
+    return merge_tables((ring_table(topology, ring_size),))

@@ -6,6 +6,7 @@ recycled bytes are really overwritten and a stale handle really reads its succes
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -135,9 +136,10 @@ class Shard:
         assert self.data is not None
         if 0 in shape:
             return np.empty(shape, self.dtype.np)
+        if strides is None:
+            return self.data[offset : offset + prod(shape)].reshape(shape)
         size = self.dtype.itemsize
-        steps = row_major(shape) if strides is None else strides
-        return np.ndarray(shape, self.dtype.np, self.data, offset * size, tuple(t * size for t in steps))
+        return np.ndarray(shape, self.dtype.np, self.data, offset * size, tuple(t * size for t in strides))
 
     def writable(self) -> Array:
         """The elements, about to change: loads in flight keep the old ones, and replicas part company."""

@@ -56,12 +56,19 @@ class Tensor:
             if host is not None:
                 data = replicas.get(seen)
                 if data is None:
-                    data = replicas[seen] = np.array(host[part.index(shape)]).reshape(-1)
+                    # not a copy where rows lie together: a shard copies before it is written
+                    data = replicas[seen] = host[part.index(shape)].reshape(-1)
             where = f"PE {pe}, rows {part.rows[0]}:{part.rows[1]}"
             self.shards[pe] = Shard(name, dtype, local, owner=pe, data=data, where=where, shared=True)
+        self._before = {pe: shard.data for pe, shard in self.shards.items()}
 
     def __repr__(self) -> str:
         return f"<tensor {self.name!r} {self.dtype}{list(self.shape)} on {len(self.shards)} PEs>"
+
+    @property
+    def written(self) -> bool:
+        """Whether some kernel stored to it."""
+        return any(shard.data is not self._before[pe] for pe, shard in self.shards.items())
 
     def holder(self, pe: int, topology: Topology) -> int:
         """The PE whose shard a program on PE `pe` sees: itself, or for a replicated tensor the one that stands in.

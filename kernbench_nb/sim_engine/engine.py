@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kernbench_nb.errors import MessageError, PlacementError
@@ -24,6 +24,11 @@ __all__ = ["GraphEngine", "kinds_of"]
 
 LONG_LOG = 50_000
 """Rows above which the check of private engines waits until the log is decoded, which costs more than it does."""
+
+_TABLES_KEPT = 64
+
+_INSTALLED: WeakKeyDictionary[Topology, dict[tuple[int, int], Any]] = WeakKeyDictionary()
+"""By machine and table: the table itself, so that its id stays its own, and what installing it first gives."""
 
 _KINDS: WeakKeyDictionary[Topology, KindTable] = WeakKeyDictionary()
 
@@ -108,6 +113,20 @@ class GraphEngine:
         MessageError
             If a PE is not in the topology, a direction has no opposite, or the opposite does not lead back.
         """
+        known = _INSTALLED.setdefault(self.topology, {})
+        first = not self.directions
+        # the tables of a configuration are the same objects on every run: what was checked once is right again
+        found = known.get((id(table), id(opposite))) if first else None
+        if found is None:
+            found = table, opposite, *self._merged(table, opposite)
+            if first and len(known) < _TABLES_KEPT:
+                known[id(table), id(opposite)] = found
+        self.directions, self._opposites = found[2], found[3]
+
+    def _merged(
+        self, table: Mapping[str, Mapping[int, int]], opposite: Mapping[str, str]
+    ) -> tuple[dict[str, dict[int, int]], dict[str, str]]:
+        """Directions and opposites with those of a table, all checked."""
         merged = {name: dict(peers) for name, peers in self.directions.items()}
         opposites = {**self._opposites, **opposite}
         for name, peers in table.items():
@@ -135,7 +154,7 @@ class GraphEngine:
         for name in table:
             way_back = merged.get(opposites[name], {})
             merged[name] = {pe: peer for pe, peer in merged[name].items() if way_back.get(peer) == pe}
-        self.directions, self._opposites = merged, opposites
+        return merged, opposites
 
     def run(
         self, programs: Mapping[int, Callable[[Port], None]], shared_slices: Collection[int] = frozenset()

@@ -7,6 +7,7 @@ sign of the dividend, as in Triton (and C).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ Array = npt.NDArray[Any]
 Run = Callable[..., Any]
 
 _HALF_SPAN = np.float32(2.0**112)  # f16's exponent bias is 15, f32's is 127
+_WORTH_IT = 1024  # elements from which the passes of _widen_bits beat numpy's own conversion
 _ALL_FINITE = 2.0**32
 _SIGN_AND_REST = np.int32(-0x70002000)  # 0x8fffe000: the sign, and what a finite f16 fills of an f32
 
@@ -61,24 +63,28 @@ def _round_to_odd(x: Array) -> Array:
 
 
 def widen(x: Array) -> Array:
-    """An f32 array with the values of a narrow float array, in the same memory order.
-
-    numpy converts f16 element by element; for larger tiles three passes over the bits are three times as fast. They
-    are right for finite values only, so a tile that holds an infinity or a NaN takes the slow way.
-    """
+    """An f32 array with the values of a narrow float array, in the same memory order."""
     if x.dtype == np.float32:
         return x
-    if x.dtype == np.float16 and x.size >= 1024:
-        bits = x.view(np.int16).astype(np.int32)
-        np.left_shift(bits, 13, out=bits)
-        np.bitwise_and(bits, _SIGN_AND_REST, out=bits)
-        wide: Array = bits.view(np.float32)
-        np.multiply(wide, _HALF_SPAN, out=wide)
-        flat = wide.ravel(order="K")
-        # what was infinite or NaN is now 65536 or more: if the sum of squares stays below, nothing was
-        if float(np.dot(flat, flat)) < _ALL_FINITE:
-            return wide
+    if x.dtype == np.float16 and x.size >= _WORTH_IT:
+        return _widen_bits(x, np.empty_like(x, np.int32))
     return x.astype(np.float32)
+
+
+def _widen_bits(x: Array, bits: Array) -> Array:
+    """f16 to f32 into the int32 array `bits`, by shifting exponent and fraction into place.
+
+    numpy converts f16 element by element; these passes over whole arrays are faster. They are right for finite
+    values only, so a tile that holds an infinity or a NaN takes the slow way.
+    """
+    np.copyto(bits, x.view(np.int16))
+    np.left_shift(bits, 13, out=bits)
+    np.bitwise_and(bits, _SIGN_AND_REST, out=bits)
+    wide: Array = bits.view(np.float32)
+    np.multiply(wide, _HALF_SPAN, out=wide)
+    flat = wide.ravel(order="K")
+    # what was infinite or NaN is now 65536 or more: if the sum of squares stays below, nothing was
+    return wide if float(np.dot(flat, flat)) < _ALL_FINITE else x.astype(np.float32)
 
 
 # -- elementwise -----------------------------------------------------------------------------------------------
@@ -335,14 +341,45 @@ def matmul_widen(dtype: DType) -> DType:
     return f32 if dtype.is_float else i32
 
 
+class _Bench(threading.local):
+    """Room for widened operands of products, one for each memory layout, kept warm from tile to tile."""
+
+    def __init__(self) -> None:
+        self.room: dict[Any, Array] = {}
+
+
+_BENCH = _Bench()
+
+
+def _operand(dtype: DType, work: DType, side: str) -> Callable[[Array], Array]:
+    """How an operand of a product gets its working dtype; the result lasts until the next tile of its layout."""
+    if dtype is work:
+        return lambda x: x
+    if dtype.name != "f16" or work is not f32:
+        return lambda x: _as(x, work)
+
+    def widened(x: Array) -> Array:
+        if x.size < _WORTH_IT:
+            return x.astype(np.float32)
+        key = side, x.shape, x.strides
+        bits = _BENCH.room.get(key)
+        if bits is None:
+            bits = _BENCH.room[key] = np.empty_like(x, np.int32)
+        return _widen_bits(x, bits)
+
+    return widened
+
+
 def dot(a: DType, b: DType, work: DType, result: DType, out: DType, accumulate: bool) -> Run:
     """``run(x, y, out)``, or ``run(x, y, acc, out)``: a batched matrix product, accumulated in `work`."""
 
+    left, right = _operand(a, work, "left"), _operand(b, work, "right")
+
     def product(x: Array, y: Array, z: Array) -> None:
-        if out is work is result:
-            np.matmul(_as(x, work), _as(y, work), out=z)
+        if out is work:
+            np.matmul(left(x), right(y), out=z)
         else:
-            _deliver(np.matmul(_as(x, work), _as(y, work)), result, z)
+            convert(z, np.matmul(left(x), right(y)))
 
     def accumulated(x: Array, y: Array, acc: Array, z: Array) -> None:
         _deliver(np.matmul(_as(x, work), _as(y, work)) + _as(acc, work), result, z)
