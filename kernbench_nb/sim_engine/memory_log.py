@@ -153,10 +153,10 @@ class MemoryLog(Sequence[MemoryEvent]):
         IndexError
             If there is no such row.
         """
-        part = self.rows.parts[self.part_of(row)]
+        self.part_of(row)
         stop = int(np.searchsorted(self.born, row, side="right"))
-        first = int(np.searchsorted(self.born, part.first))
-        chosen = first + np.flatnonzero(self.dead[first:stop] > row)
+        # those of other parts are dead at the latest when their part stops
+        chosen = np.flatnonzero(self.dead[:stop] > row)
         return [self.block(i) for i in chosen[np.argsort(self.addr[chosen], kind="stable")].tolist()]
 
     def block(self, number: int) -> LiveBlock:
@@ -309,10 +309,10 @@ class MemoryLog(Sequence[MemoryEvent]):
         refused = np.flatnonzero(rows.of_kinds(lambda k: k.op == "overflow").astype(np.bool_)[rows.kind])
         row = np.concatenate([self.born, self.rewinds, refused])
         event = np.repeat(np.arange(3), [len(self.born), len(self.rewinds), len(refused)])
-        before = np.where(row > rows.by_part(lambda p: p.first)[row], self.cursor[row - 1], 0)
         wanted = rows.a[refused]
-        nbytes = np.concatenate([self.nbytes, before[event == REWIND] - self.cursor[self.rewinds], wanted])
-        size = np.concatenate([self.size, nbytes[event == REWIND], -(-wanted // ALIGN) * ALIGN])
+        given_back = self.cursor[self.rewinds - 1] - self.cursor[self.rewinds]
+        nbytes = np.concatenate([self.nbytes, given_back, wanted])
+        size = np.concatenate([self.size, given_back, -(-wanted // ALIGN) * ALIGN])
         time = rows.event_ps[row]
         # rows come by PE and issue, so the row is the last key
         order = np.lexsort((row, time))

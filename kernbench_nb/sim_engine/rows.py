@@ -474,7 +474,7 @@ def _scope_of_rows(scopes: ScopeTable, parts: Sequence[Part], total: int) -> Int
     number = np.arange(len(scopes))
     filled = np.array([p.stop > p.first for p in parts], np.bool_)[scopes.part]
     last = np.array([p.stop for p in parts], np.int64)[scopes.part]
-    ended = np.flatnonzero((scopes.parent >= 0) & (scopes.close + 1 < last))
+    ended = np.flatnonzero((scopes.parent >= 0) & (scopes.close < last))
     at = np.concatenate([scopes.open[filled], scopes.close[ended] + 1])
     value = np.concatenate([number[filled], scopes.parent[ended]])
     # where one scope closes and another opens at once, the opening counts; it has the larger number and comes later

@@ -164,8 +164,6 @@ def _bind(target: ast.expr, value: ast.expr, names: dict[Position, str]) -> None
     if isinstance(value, ast.IfExp):
         _bind(target, value.body, names)
         _bind(target, value.orelse, names)
-    elif isinstance(value, ast.NamedExpr):
-        pass  # a = (b := call()): b is the nearer name
     elif isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
         if len(target.elts) == len(value.elts) and not any(
             isinstance(e, ast.Starred) for e in (*target.elts, *value.elts)

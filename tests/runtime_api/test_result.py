@@ -97,7 +97,8 @@ def test_busy_shares() -> None:
     one, two = TraceBuilder(0, kinds), TraceBuilder(1, kinds)
     one.load("K", 4, busy=10_000, latency=82_000)  # ends at 96 000
     one.op("exp", shape=(4,), dur=0)  # and at 100 000 its kernel
-    two.op("exp", shape=(4,), dur=30_000)
+    two.op("exp", shape=(4,), dur=15_000)
+    two.op("exp", shape=(4,), dur=15_000)
     run = result(one, two)
     assert run.makespan_ps == 100_000
     assert run.busy == {"dma": 0.05, "gemm": 0.0, "math": 0.15, "ipc": 0.0}
@@ -152,6 +153,7 @@ def test_the_roofline_is_that_of_the_pe_that_ended_last() -> None:
     busy.op("exp", shape=(4,), dur=90_000)
     waiting.recv("W", 4, peer=0, at=100_000)
     assert result(busy, waiting).bound == "latency"
+    assert result(busy, waiting).roofline.compute_engine == "gemm"  # neither was busy there
     assert result(busy).bound == "compute"
     assert result(TraceBuilder()).bound == "nothing"
     assert result(TraceBuilder()).roofline.intensity == float("inf")
@@ -164,6 +166,14 @@ def test_overlapping_work_is_covered_once() -> None:
     tl.op("exp", shape=(4,), dur=40_000)  # 8 000 .. 48 000
     roof = result(tl).roofline
     assert (roof.compute_ps, roof.bandwidth_ps, roof.latency_ps) == (40_000, 50_000, D)
+
+
+def test_messages_take_bandwidth() -> None:
+    tl = TraceBuilder()
+    tl.send("E", tl.empty(4), peer=1, arrives=90_000, busy=80_000)
+    roof = result(tl).roofline
+    assert (roof.compute_ps, roof.bandwidth_ps, roof.latency_ps) == (0, 80_000, 10_000 + D)
+    assert roof.binds == "bandwidth"
 
 
 def test_covered() -> None:

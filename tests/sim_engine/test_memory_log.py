@@ -226,6 +226,21 @@ def test_peaks_of_a_sweep() -> None:
     assert by_scope[""] == log.peak
 
 
+def test_peaks_are_the_highest_of_all_scopes_of_a_kind_and_of_all_pes() -> None:
+    kinds = KindTable()
+    builders = []
+    for pe, sizes in enumerate([(4, 12, 8), (), (16, 4)]):
+        tl = TraceBuilder(pe, kinds)
+        for n in sizes:
+            with tl.scope(kind="tile"):
+                tl.empty(n)
+        builders.append(tl)
+    log = memory(*builders)
+    assert log.peak_by_kind == {"tile": 64}
+    assert log.peak_by_pe == {0: 48, 1: 0, 2: 64}
+    assert memory(builders[0]).peak_by_kind == {"tile": 48}
+
+
 def test_a_kernel_that_stops_in_the_middle() -> None:
     tl = TraceBuilder()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -260,6 +261,11 @@ def test_traces_with_different_tables() -> None:
     )
     assert log == both
     assert [(r.pe, r.op_name) for r in log[:4]] == [(0, "dma_read"), (1, "dma_read")] * 2
+    # and when the second numbers its kinds in another order
+    other = TraceBuilder(1)
+    other.op("clone", other.empty(2), shape=(2,))
+    mixed = OpLog([fold_kernel(0).trace, fold_kernel(1, 3, other.kinds).trace])
+    assert mixed == both
 
 
 def test_names_that_no_operation_shows_are_no_categories() -> None:
@@ -272,6 +278,12 @@ def test_names_that_no_operation_shows_are_no_categories() -> None:
     assert log.categories["name"] == ("given", "shown")
     assert [r.name for r in log] == ["given", "shown"]
     assert log.text("name").tolist() == ["given", "shown"]
+
+    def elsewhere() -> None:
+        tl.empty(4)
+
+    elsewhere()
+    assert OpLog([tl.trace]).categories["function"] == (sys._getframe().f_code.co_name,)
     assert shown is not None
 
 

@@ -159,13 +159,16 @@ class TraceBuilder:
         self.now += D + busy
         self.row(kind, self.now, tile.addr, offset, self.now - busy, depth=depth + 1)
 
-    def send(self, direction: str, tile: Tile, peer: int, *, arrives: int = 7_000, depth: int = 0) -> None:
+    def send(
+        self, direction: str, tile: Tile, peer: int, *, arrives: int = 7_000, busy: int = 0, depth: int = 0
+    ) -> None:
         """A send: its PE goes on at once."""
         ty = tile.ty
         kind = self._kind(
             "ipc_send",
             "ipc",
             dispatch=D,
+            busy=busy,
             nbytes=ty.nbytes,
             ty=ty,
             shapes=(ty.shape,),
