@@ -81,9 +81,8 @@ class Scope:
         self.save = 0
         self.reach = 0  # highest address that the cursor reached while open
         self.parent: Scope | None = None
-        self.marks: list[Scope] | None = (
-            None  # scopes with rewind=False whose handles live as long as this arena
-        )
+        # scopes with rewind=False whose handles live as long as this arena; no list for most
+        self.marks: list[Scope] | None = None
         self.guard = False
         self.state = "new"
         self.index = -1  # position in the trace, set by whoever records

@@ -31,6 +31,7 @@ from kernbench_nb.memory.watch import Watch
 from kernbench_nb.sim_engine.live import find_allocation, live_now, name_of_row, place_of_row
 from kernbench_nb.sim_engine.source import place_of, variable_of
 from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind
+from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture, no_value
 from kernbench_nb.triton_emu.kinds import Kinds
 from kernbench_nb.triton_emu.sink import Sink
@@ -240,7 +241,8 @@ class Core:
                 addr = self._take(kind, name, frame)
             out = Handle()
             out.addr = addr
-            out.ty = ty = kind.ty  # type: ignore[assignment]
+            ty: TileType = kind.ty  # type: ignore[assignment]
+            out.ty = ty
             out.arena = scratch.arena
             out.tl = self  # type: ignore[assignment]
             if self._data:
@@ -267,7 +269,8 @@ class Core:
             addr = self._take(kind, name, frame)
         out = Handle()
         out.addr = addr
-        out.ty = ty = kind.ty  # type: ignore[assignment]
+        ty: TileType = kind.ty  # type: ignore[assignment]
+        out.ty = ty
         out.arena = scratch.arena
         out.tl = self  # type: ignore[assignment]
         self._now = now = self._now + kind.step
@@ -280,26 +283,36 @@ class Core:
             kind.run(x.arr, y.arr, out.arr)  # type: ignore[misc]
         return out
 
-    def _constant(self, value: Any, beside: Handle) -> Handle:
-        """A Python number as an operand: it takes the dtype of the tile beside it, as in Triton."""
+    def _operand(self, value: Any, dtype: DType) -> Handle:
+        """A tile as it is, or a Python number that takes the dtype of the tile beside it, as in Triton.
+
+        Beside a lesser kind of dtype it keeps its own kind: a float beside integers is f32, an integer beside bool i32.
+
+        Raises
+        ------
+        TypeError
+            If it is no number.
+        ValueError
+            If it is an integer that the dtype cannot hold.
+        """
         if value.__class__ is Handle:
-            return value  # type: ignore[no-any-return]
+            return self._own(value, "operand")
         if isinstance(value, np.generic):
             value = value.item()
-        dtype = beside.ty.dtype
-        if isinstance(value, bool):
-            dtype = bool_ if dtype is bool_ else dtype
-        elif isinstance(value, float):
+        if isinstance(value, float):
             dtype = dtype if dtype.is_float else f32
         elif isinstance(value, int):
-            if dtype is bool_:
-                dtype = i32
-            if not dtype.is_float and not _fits(value, dtype):
+            if dtype is bool_ and not isinstance(value, bool):
                 dtype = i32 if _fits(value, i32) else i64
+            if not _fits(value, dtype):
+                raise ValueError(
+                    f"{value} beside a tile of {dtype}, which cannot hold it: convert the tile to a wider dtype "
+                    "with .to()."
+                )
         else:
             raise TypeError(
-                f"expected a tile or a number beside {beside!r}, got {type(value).__name__}; load or create it as a "
-                "tile first."
+                f"expected a tile or a number beside a tile of {dtype}, got {type(value).__name__}; load or create it "
+                "as a tile first."
             )
         key = (dtype, value.__class__, value)
         found = self._constants.get(key) if value else None  # 0.0 and -0.0 are equal, and not the same
@@ -310,7 +323,8 @@ class Core:
             found.arena = _NOWHERE
             found.tl = self  # type: ignore[assignment]
             if self._data:
-                found.arr = np.array(value).astype(dtype.np)
+                found.arr = np.empty((), dtype.np)
+                numerics.convert(found.arr, np.asarray(value))
             if value:
                 self._constants[key] = found
         return found
@@ -320,12 +334,13 @@ class Core:
     def _own(self, value: Any, what: str) -> Handle:
         """`value`, which must be a handle of this PE."""
         if value.__class__ is not Handle:
-            raise TypeError(f"{what} must be a tile, got {type(value).__name__}")
+            raise TypeError(f"{what}: expected a tile, got {type(value).__name__}")
         if value.tl is not self and value.addr >= 0:
             raise ValueError(
-                f"{what} is a tile of another PE or another launch; send it, or store it to HBM."
+                f"{what}: this tile belongs to another PE or another launch; send it, or store it to HBM."
             )
-        return value  # type: ignore[no-any-return]
+        handle: Handle = value
+        return handle
 
     def _inspect(self, *handles: Handle) -> None:
         """Check that operands whose arena is guarded may be read.
@@ -340,28 +355,28 @@ class Core:
                 continue
             if handle.arena.dead:
                 raise self._dead(handle)
+            if self._coming(handle):
+                raise self._in_flight(handle, "is read")
             if self._watch.touches(handle.addr, handle.ty):
                 raise UninitializedReadError(
                     f"{self._title(handle)} is read at {self._line()}, but nothing was written to"
                     f"{'' if handle.ty.n == 1 else ' some of'} its bytes since it was made"
                     f"{self._made(handle)}. Fill it first (out=, tl.copy_to, tl.load), or make it with tl.zeros."
                 )
-            if self._coming(handle):
-                raise self._in_flight(handle, "is read")
 
     def _inspect_target(
-        self, out: Any, operands: tuple[Handle, ...], elementwise: bool, verb: str = "out="
-    ) -> Handle:
-        """Check that a result may be written to `out`.
+        self, out: Handle, operands: tuple[Handle, ...], elementwise: bool, what: str = "out="
+    ) -> None:
+        """Check that a result may be written to `out`; an elementwise one also where exactly an operand stands.
 
         Raises
         ------
         UseAfterScopeError, ReadBeforeWaitError
             If its bytes were given back, or a load into them is in flight.
         ValueError
-            If it overlaps an operand without being exactly that operand, or is a broadcast view.
+            If it shares bytes with an operand otherwise.
         """
-        out = self._own(out, verb)
+        self._own(out, what)
         if out.arena.guard:
             if out.arena.dead:
                 raise self._dead(out)
@@ -377,10 +392,9 @@ class Core:
             if overlap(out.addr, out.ty, operand.addr, operand.ty):
                 allowed = "it may be an operand only if it is exactly that" if elementwise else "it must not"
                 raise ValueError(
-                    f"{verb} {self._title(out)} at {out.addr} shares bytes with the operand {self._title(operand)} at "
+                    f"{what} {self._title(out)} at {out.addr} shares bytes with the operand {self._title(operand)} at "
                     f"{operand.addr}; {allowed}. Write to other scratch and tl.copy_to it."
                 )
-        return out
 
     def _coming(self, handle: Handle) -> bool:
         """Whether a load or receive in flight will change some byte of a tile."""
@@ -429,8 +443,8 @@ class Core:
 
     def _in_flight(self, handle: Handle, verb: str) -> KernbenchError:
         return ReadBeforeWaitError(
-            f"{self._title(handle)} {verb} at {self._line()}, but a load into it is still in flight (destination made"
-            f"{self._made(handle)}). Call tl.wait(future) first."
+            f"{self._title(handle)} {verb} at {self._line()}, but a load or message into it is still in flight "
+            f"(destination made{self._made(handle)}). Call tl.wait(future) first."
         )
 
     def _dead(self, handle: Handle) -> UseAfterScopeError:
@@ -504,14 +518,17 @@ class Core:
         if frame is not self._frame:
             frame = self._enter(frame)
         chain, at = scope.closed_at = self._chain, frame.f_lasti
+        trouble: Exception | None = None
         if self._record is not None and scope.kind == "tile" and not failing:
-            self._record(self, scope)
-        trouble = None
+            try:
+                self._record(self, scope)
+            except Exception as error:
+                trouble = error
         top = self._scratch.top
         if scope.rewind:
             top = scope.save
             if self._flight and self._checks:
-                trouble = self._abandon(scope, failing)
+                trouble = self._abandon(scope, failing) or trouble
             if self._watched:
                 self._watch.drop_above(top)
                 self._unguard()
@@ -522,7 +539,7 @@ class Core:
 
     def _abandon(self, scope: Scope, failing: bool) -> Exception | None:
         """Forget loads in flight into bytes that are given back; an error, unless one is on its way already."""
-        lost = [f for f in self._flight if f.handle.addr >= scope.save]
+        lost = [f for f in self._flight if f.handle.arena.owner is scope]
         if not lost:
             return None
         trouble = None
@@ -533,7 +550,7 @@ class Core:
                 "Wait for it inside the scope, or load into a buffer made before the scope."
             )
         for future in lost:
-            future.done = True
+            future.abandon()
             self._flight.remove(future)
         return trouble
 
@@ -558,8 +575,8 @@ def overlap(a: int, ta: TileType, b: int, tb: TileType) -> bool:
 
 
 def _fits(value: int, dtype: DType) -> bool:
-    if dtype.is_float or dtype is bool_:
-        return dtype.is_float
+    if dtype.is_float:
+        return True
     bits = dtype.bits - (dtype.kind == "int")
     return (-(1 << bits) if dtype.kind == "int" else 0) <= value < 1 << bits
 

@@ -6,7 +6,8 @@ from sys import _getframe
 from types import FrameType
 from typing import Any, Protocol
 
-from kernbench_nb.dtypes import DType, resolve_dtype
+from kernbench_nb.dtypes import DType, bool_, f32, resolve_dtype
+from kernbench_nb.memory import TileType
 from kernbench_nb.triton_emu._core import Core
 from kernbench_nb.triton_emu.handles import Handle
 from kernbench_nb.triton_emu.kinds import BINARY, UNARY
@@ -32,7 +33,7 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
     at = BINARY.index(op)
 
     def operation(
-        self: Core, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None
+        self: Elementwise, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None
     ) -> Handle:
         frame = _getframe(1)
         if frame is not self._frame:
@@ -59,7 +60,8 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
             addr = self._take(kind, name, frame)
         result = Handle()
         result.addr = addr
-        result.ty = ty = kind.ty  # type: ignore[assignment]
+        ty: TileType = kind.ty  # type: ignore[assignment]
+        result.ty = ty
         result.arena = scratch.arena
         result.tl = self  # type: ignore[assignment]
         self._now = now = self._now + kind.step
@@ -104,7 +106,9 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
 def _unary(op: str, formula: str) -> Any:
     at = UNARY.index(op)
 
-    def operation(self: Core, x: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:
+    def operation(
+        self: Elementwise, x: Handle, *, out: Handle | None = None, name: str | None = None
+    ) -> Handle:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
@@ -241,21 +245,18 @@ class Elementwise(Core):
         """
         frame = self._enter(_getframe(1))
         condition = self._own(condition, "where: condition")
-        if x.__class__ is Handle:
-            y = self._constant(y, x)
-        elif y.__class__ is Handle:
-            x = self._constant(x, y)
-        else:
-            fallback = self._like(condition, isinstance(x, float) or isinstance(y, float))
-            x, y = self._constant(x, fallback), self._constant(y, fallback)
+        beside = next((h.ty.dtype for h in (x, y) if h.__class__ is Handle), None)
+        if beside is None:
+            beside = f32 if isinstance(x, float) or isinstance(y, float) else bool_
+        x, y = self._operand(x, beside), self._operand(y, beside)
         kind = self._kinds.where(condition.ty, x.ty, y.ty, None if out is None else self._own(out, "out=").ty)
         return self._apply(kind, (condition, x, y), out, name, frame)
 
     def fma(self, x: Handle, y: Any, z: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
-        """X * y + z, elementwise, rounded once."""
+        """The sum ``x * y + z``, elementwise: floats up to f32 round once, f64 the product and the sum."""
         frame = self._enter(_getframe(1))
         self._own(x, "fma: x")
-        y, z = self._constant(y, x), self._constant(z, x)
+        y, z = self._operand(y, x.ty.dtype), self._operand(z, x.ty.dtype)
         kind = self._kinds.ternary(
             "fma", x.ty, y.ty, z.ty, None if out is None else self._own(out, "out=").ty
         )
@@ -270,10 +271,10 @@ class Elementwise(Core):
         out: Handle | None = None,
         name: str | None = None,
     ) -> Handle:
-        """`x` held between `min` and `max`, elementwise; NaN stays NaN."""
+        """`x` held between `min` and `max`, elementwise; NaN in any of them propagates."""
         frame = self._enter(_getframe(1))
         self._own(x, "clamp: x")
-        low, high = self._constant(min, x), self._constant(max, x)
+        low, high = self._operand(min, x.ty.dtype), self._operand(max, x.ty.dtype)
         kind = self._kinds.ternary(
             "clamp", x.ty, low.ty, high.ty, None if out is None else self._own(out, "out=").ty
         )
@@ -286,11 +287,11 @@ class Elementwise(Core):
     ) -> Handle:
         if y.__class__ is not Handle:
             number = y
-            y = self._constant(y, self._own(x, op))
+            y = self._operand(y, self._own(x, op).ty.dtype)
             if number.__class__ is float and number:  # 0.0 and -0.0 are equal, and not the same
                 self._numbers[x.ty, number] = y
         elif x.__class__ is not Handle:
-            x = self._constant(x, y)
+            x = self._operand(x, y.ty.dtype)
         self._own(x, op)
         self._own(y, op)
         if out is None:
@@ -338,15 +339,3 @@ class Elementwise(Core):
 
     def _bitcast(self, x: Handle, dtype: Any) -> Handle:
         raise NotImplementedError
-
-    def _like(self, x: Handle, floating: bool) -> Handle:
-        """A stand-in that numbers take their dtype from."""
-        from kernbench_nb.dtypes import f32, i32
-        from kernbench_nb.memory import tile_type
-
-        like = Handle()
-        like.ty = tile_type((), f32 if floating else i32)
-        like.addr = -1
-        like.arena = x.arena
-        like.tl = x.tl
-        return like

@@ -102,7 +102,7 @@ class Reductions(Elementwise):
     sum: ReductionOp = _reduction(
         "sum",
         "Sum",
-        "in the dtype of the input: 16- and 8-bit floats accumulate in f32 and are rounded once; bool, i8, i16 give i32",
+        "in the dtype of the input (bool, i8 and i16 give i32); 16- and 8-bit floats accumulate in f32 and round once",
     )
     xor_sum: ReductionOp = _reduction("xor_sum", "Exclusive or", "of integers, in their dtype")
     argmax: ReductionOp = _reduction("argmax", "Index of the largest element", "i32; the first of several")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbench_nb.dtypes import DType, bool_, resolve_dtype
+from kernbench_nb.dtypes import bool_, resolve_dtype
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.memory import TileType, tile_type
 from kernbench_nb.memory.layout import Shape, row_major
@@ -262,7 +262,8 @@ class Transfers(Views):
             raise TypeError(f"store: expected a pointer (a kernel's tensor argument), got {_kind_of(ptr)}")
         shard = ptr.shard
         if value.__class__ is not Handle:
-            value = self._constant(value, self._like_dtype(shard.dtype))
+            value = self._operand(value, shard.dtype)
+        self._own(value, "store")
         if value.arena.guard:
             self._inspect(value)
         if mask.__class__ is Handle:
@@ -299,11 +300,6 @@ class Transfers(Views):
                 data[where] = converted[allowed]
             elif value.ty.n:
                 numerics.convert(shard.window(ptr.offset, shape, steps), value.arr)
-
-    def _like_dtype(self, dtype: DType) -> Handle:
-        like = Handle()
-        like.ty = tile_type((), dtype)
-        return like
 
     # -- within the scratch ------------------------------------------------------------------------------------
 

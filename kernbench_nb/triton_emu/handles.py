@@ -43,6 +43,8 @@ class Handle:
 
     __slots__ = ("addr", "arena", "arr", "tl", "ty")
 
+    __array_ufunc__ = None  # so that np.float64(2) * x asks x, instead of taking it for an array of objects
+
     addr: int
     ty: TileType
     arena: Scope
@@ -100,6 +102,11 @@ class Handle:
             In timing mode, where there are no values.
         """
         return self.tl.value_of(self, "numpy()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("the values of a tile cannot be had without a copy")
+        return np.asarray(self.tl.value_of(self, "an array"), dtype)
 
     def item(self) -> Any:
         """The one element, as a Python number (data mode only)."""
@@ -223,9 +230,9 @@ class Handle:
 
     # -- methods, as in Triton ---------------------------------------------------------------------------------
 
-    def to(self, dtype: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
+    def to(self, dtype: Any, bitcast: bool = False, **more: Any) -> Handle:
         """Convert; see `TLContext.cast`."""
-        return self.tl.cast(self, dtype, out=out, name=name)
+        return self.tl.cast(self, dtype, bitcast, **more)
 
     def copy(self, *, name: str | None = None) -> Handle:
         """A new handle with the same values; logged as `clone`."""
@@ -327,6 +334,10 @@ class Handle:
         """See `TLContext.cos`."""
         return self.tl.cos(self, **more)
 
+    def abs(self, **more: Any) -> Handle:
+        """See `TLContext.abs`."""
+        return self.tl.abs(self, **more)
+
     def floor(self, **more: Any) -> Handle:
         """See `TLContext.floor`."""
         return self.tl.floor(self, **more)
@@ -408,9 +419,17 @@ class LoadFuture:
         if self.source is not None:
             self.source = np.array(self.source)
 
+    def abandon(self) -> None:
+        """Nothing will arrive: the destination was given back."""
+        self.done = True
+        if self.source is not None:
+            self.shard.release(self)
+        self.source = self.fill = None
+
     def wait(self) -> Handle:
         """Wait until the data is there; waiting again costs nothing."""
-        return self.tl.wait(self)  # type: ignore[return-value]
+        self.tl.wait(self)
+        return self.handle
 
     def __repr__(self) -> str:
         return f"<load of {self.handle.name or 'a tile'} {self.handle.ty}, {'done' if self.done else 'in flight'}>"
@@ -436,9 +455,14 @@ class RecvFuture:
     name: str | None
     done: bool
 
+    def abandon(self) -> None:
+        """Nothing will arrive: the destination was given back."""
+        self.done = True
+
     def wait(self) -> Handle:
         """Wait for the message; waiting again costs nothing."""
-        return self.tl.wait(self)  # type: ignore[return-value]
+        self.tl.wait(self)
+        return self.handle
 
 
 def no_value(what: str, handle: Handle) -> DataModeError:

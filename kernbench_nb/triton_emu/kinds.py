@@ -323,7 +323,8 @@ class Kinds:
             (op, tensor, ty, nbytes, allocates),
             lambda: self.table.add(
                 Kind(
-                    op, "dma", dur=dur, busy=busy, nbytes=nbytes, hbm=nbytes, shapes=(ty.shape,), ty=ty,
+                    op, "dma", dur=dur, busy=busy, nbytes=nbytes, hbm=nbytes,
+                    elements=ty.n, shapes=(ty.shape,), ty=ty,
                     size=ty.size if allocates else 0, tensor=tensor,
                 )
             ),
@@ -337,7 +338,8 @@ class Kinds:
             (op, ty, direction, peer, allocates),
             lambda: self.table.add(
                 Kind(
-                    op, "ipc", busy=busy, nbytes=ty.nbytes, shapes=(ty.shape,), ty=ty, size=ty.size if allocates else 0,
+                    op, "ipc", busy=busy, nbytes=ty.nbytes,
+                    elements=ty.n, shapes=(ty.shape,), ty=ty, size=ty.size if allocates else 0,
                     peer=peer, direction=str(direction),
                 )
             ),

@@ -258,7 +258,7 @@ def fma(common: DType) -> Run:
 
 
 def _sum_to_odd(a: Array, b: Array) -> Array:
-    """a + b in f64, with an odd last bit where the sum is not exact, so that rounding it once more rounds once."""
+    """A + b in f64, with an odd last bit where the sum is not exact, so that rounding it once more rounds once."""
     total: Array = np.asarray(a + b)
     part = total - a
     error = (a - (total - part)) + (b - part)  # Knuth's two-sum: total + error is a + b exactly
@@ -372,7 +372,6 @@ def _operand(dtype: DType, work: DType, side: str) -> Callable[[Array], Array]:
 
 def dot(a: DType, b: DType, work: DType, result: DType, out: DType, accumulate: bool) -> Run:
     """``run(x, y, out)``, or ``run(x, y, acc, out)``: a batched matrix product, accumulated in `work`."""
-
     left, right = _operand(a, work, "left"), _operand(b, work, "right")
 
     def product(x: Array, y: Array, z: Array) -> None:

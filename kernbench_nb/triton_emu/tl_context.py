@@ -219,10 +219,9 @@ class TLContext(Transfers):
         kind = self._kinds.empty(tile_type(as_shape(shape, "empty"), resolve_dtype(dtype)))
         handle = self._result(kind, None, name, frame)
         self._emit(kind, handle, name, frame)
-        if not written:
-            if self._checks and handle.ty.n:
-                self._watch.mark(handle.addr, handle.ty)
-                self._guard(handle)
+        if not written and self._checks and handle.ty.n:
+            self._watch.mark(handle.addr, handle.ty)
+            self._guard(handle)
         return handle
 
     # -- scratch -----------------------------------------------------------------------------------------------
