@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from kernbench_nb.benches._step import Band, State, clear_state, finish, fold_tile, init_state
+from kernbench_nb.benches._step import State, causal_mask, clear_state, finish, fold_tile, init_state
 
 __all__ = ["flash_attention_kernel"]
+
+Span = tuple[int, int]
+"""First and one past the last, of rows or of keys."""
 
 
 def flash_attention_kernel(
@@ -66,151 +69,186 @@ def flash_attention_kernel(
         For ``"fa1"``: ``(h_q, T_q)`` f32 in HBM, holding -inf and 0.
     kv_len
         How many of the keys are valid.
+
+    Notes
+    -----
+    Elements that cross HBM, for a head with T_q = S_kv = N in T_r query blocks and T_c tiles of keys:
+    ``(2 + 2 T_r) N d`` for ``"fa2"``, ``(2 + 3 T_c) N d + 4 N T_c`` for ``"fa1"``.
     """
-    scale = 1.0 / math.sqrt(d_head) if sm_scale is None else sm_scale
     valid = S_kv if kv_len is None else kv_len
-    group = h_q // h_kv
-    blocks = [(i, at, min(at + tile_q, T_q)) for i, at in enumerate(range(0, T_q, tile_q))]
-    tiles = [(j, at, min(at + tile_kv, valid)) for j, at in enumerate(range(0, valid, tile_kv))]
-
-    def load(pointer: Any, head: int, heads: int, span: tuple[int, int], name: str) -> Any:
-        first, last = span
-        return tl.load_async(
-            pointer + (first * heads + head) * d_head,
-            (last - first, d_head),
-            strides=(heads * d_head, 1),
-            name=name,
-        )
-
-    def sees(rows: tuple[int, int], keys: tuple[int, int]) -> bool:
-        """Whether some row of a block may look at some key of a tile."""
-        return not causal or keys[0] <= rows[1] - 1 + valid - T_q
-
-    def fold(state: State, Q: Any, K: Any, V: Any, rows: Any, keys: Any, first: bool) -> None:
-        shift = rows[0] + valid - T_q - keys[0]
-        band = Band(rows[1] - rows[0], shift) if causal and shift < keys[1] - keys[0] - 1 else None
-        seen = None
-        if mask is not None:
-            shape = (rows[1] - rows[0], keys[1] - keys[0])
-            seen = tl.load(mask + rows[0] * S_kv + keys[0], shape, strides=(S_kv, 1), name="mask")
-            if band is not None:
-                seen = tl.and_(seen, _causal_mask(tl, shape, shift), name="mask")
-        fold_tile(
-            tl, state, Q[None], K.trans()[None], V[None], scale=scale, first=first,
-            band=None if seen is not None else band, mask=seen,
-        )  # fmt: skip
-
-    def finish_block(state: State, head: int, rows: tuple[int, int]) -> None:
-        n = rows[1] - rows[0]
-        with tl.scratch_scope("finish", kind="finish", rewind=scoped):
-            finish(
-                tl,
-                state,
-                lambda out: tl.store(
-                    o + (rows[0] * h_q + head) * d_head, out.reshape(n, d_head), strides=(h_q * d_head, 1)
-                ),
-                None
-                if lse is None
-                else lambda out: tl.store(lse + rows[0] * h_q + head, out.reshape(n), strides=(h_q,)),
-            )
-
     for head in range(h_q):
-        ends = (head, head // group)
+        sweep = _Head(
+            tl=tl,
+            name=f"head {head} " if h_q > 1 else "",
+            q=q + head * d_head,
+            k=k + head // (h_q // h_kv) * d_head,
+            v=v + head // (h_q // h_kv) * d_head,
+            o=o + head * d_head,
+            lse=None if lse is None else lse + head,
+            mask=mask,
+            tokens=T_q,
+            keys=valid,
+            d=d_head,
+            steps=(h_q * d_head, h_kv * d_head, h_q, S_kv),
+            blocks=_spans(T_q, tile_q),
+            tiles=_spans(valid, tile_kv),
+            scale=1.0 / math.sqrt(d_head) if sm_scale is None else sm_scale,
+            causal=causal,
+            scoped=scoped,
+        )
         if order == "fa2":
-            _queries_outside(
-                tl, q, k, v, ends, (h_q, h_kv, d_head), blocks, tiles, scoped, load, sees, fold, finish_block
-            )
+            _queries_outside(sweep)
         else:
-            hbm = (m + head * T_q, l + head * T_q, o + head * d_head)
-            _keys_outside(
-                tl,
-                q,
-                k,
-                v,
-                ends,
-                (h_q, h_kv, d_head),
-                blocks,
-                tiles,
-                scoped,
-                load,
-                sees,
-                fold,
-                finish_block,
-                hbm,
-            )
+            _keys_outside(sweep, m + head * T_q, l + head * T_q)
 
 
-def _label(heads: int, head: int, i: int, j: int) -> str:
-    return f"tile {i},{j}" if heads == 1 else f"head {head} tile {i},{j}"
-
-
-def _queries_outside(
-    tl: Any, q: Any, k: Any, v: Any, ends: tuple[int, int], sizes: tuple[int, int, int], blocks: Any, tiles: Any,
-    scoped: bool, load: Callable[..., Any], sees: Callable[..., bool], fold: Callable[..., None],
-    finish_block: Callable[..., None],
-) -> None:  # fmt: skip
+def _queries_outside(head: _Head) -> None:
     """FlashAttention-2: each query block walks once over all keys; its state never leaves scratch."""
-    (head, kv_head), (h_q, h_kv, d) = ends, sizes
-    for i, *rows in blocks:
-        with tl.scratch_scope(f"block {i}", kind="block", rows=tuple(rows), rewind=scoped):
-            Q = load(q, head, h_q, rows, "Q").wait()
-            state = init_state(tl, 1, rows[1] - rows[0], d)
+    tl = head.tl
+    for i, rows in enumerate(head.blocks):
+        with head.scope(f"{head.name}block {i}", "block", rows=rows):
+            Q = tl.wait(head.load_q(rows))
+            state = init_state(tl, 1, rows[1] - rows[0], head.d)
             fresh = True
-            for j, *keys in tiles:
-                if not sees(rows, keys):
-                    tl.skip(tuple(rows), tuple(keys))
+            for j, keys in enumerate(head.tiles):
+                if not head.sees(rows, keys):
+                    tl.skip(rows, keys)
                     continue
-                label = _label(h_q, head, i, j)
-                with tl.scratch_scope(label, kind="tile", rows=tuple(rows), keys=tuple(keys), rewind=scoped):
-                    K, V = tl.wait(load(k, kv_head, h_kv, keys, "K"), load(v, kv_head, h_kv, keys, "V"))
-                    fold(state, Q, K, V, rows, keys, fresh)
+                with head.scope(f"tile {i},{j}", "tile", rows=rows, keys=keys):
+                    K, V = tl.wait(head.load_k(keys), head.load_v(keys))
+                    head.fold(state, Q, K, V, rows, keys, first=fresh)
                 fresh = False
             if fresh:
                 clear_state(tl, state)
-            finish_block(state, head, rows)
+            head.finish(state, rows)
 
 
-def _keys_outside(
-    tl: Any, q: Any, k: Any, v: Any, ends: tuple[int, int], sizes: tuple[int, int, int], blocks: Any, tiles: Any,
-    scoped: bool, load: Callable[..., Any], sees: Callable[..., bool], fold: Callable[..., None],
-    finish_block: Callable[..., None], hbm: tuple[Any, Any, Any],
-) -> None:  # fmt: skip
+def _keys_outside(head: _Head, m: Any, l: Any) -> None:
     """FlashAttention, algorithm 1: each KV tile walks over all queries, whose state comes from HBM and goes back.
 
     O stays unnormalised in HBM until the last pass that a block takes part in.
     """
-    (head, kv_head), (h_q, h_kv, d) = ends, sizes
-    m, l, O = hbm
-    last = {i: max((j for j, *keys in tiles if sees(rows, keys)), default=None) for i, *rows in blocks}
-    for j, *keys in tiles:
-        with tl.scratch_scope(f"keys {j}", kind="block", keys=tuple(keys), rewind=scoped):
-            K, V = tl.wait(load(k, kv_head, h_kv, keys, "K"), load(v, kv_head, h_kv, keys, "V"))
-            for i, *rows in blocks:
-                if not sees(rows, keys):
-                    tl.skip(tuple(rows), tuple(keys))
+    tl = head.tl
+    last = {
+        rows: max((keys for keys in head.tiles if head.sees(rows, keys)), default=None)
+        for rows in head.blocks
+    }
+    for j, keys in enumerate(head.tiles):
+        with head.scope(f"{head.name}keys {j}", "block", keys=keys):
+            K, V = tl.wait(head.load_k(keys), head.load_v(keys))
+            for i, rows in enumerate(head.blocks):
+                if not head.sees(rows, keys):
+                    tl.skip(rows, keys)
                     continue
                 n = rows[1] - rows[0]
-                at = O + rows[0] * h_q * d
-                label = _label(h_q, head, i, j)
-                with tl.scratch_scope(label, kind="tile", rows=tuple(rows), keys=tuple(keys), rewind=scoped):
-                    Q, m_now, l_now, O_now = tl.wait(
-                        load(q, head, h_q, rows, "Q"),
+                with head.scope(f"tile {i},{j}", "tile", rows=rows, keys=keys):
+                    Q, *running = tl.wait(
+                        head.load_q(rows),
                         tl.load_async(m + rows[0], (1, n, 1), name="m"),
                         tl.load_async(l + rows[0], (1, n, 1), name="l"),
-                        tl.load_async(at, (1, n, d), strides=(0, h_q * d, 1), name="O"),
+                        head.load_o(rows),
                     )
-                    state = State(m_now, l_now, O_now)
-                    fold(state, Q, K, V, rows, keys, False)
-                    tl.store(m + rows[0], m_now)
-                    tl.store(l + rows[0], l_now)
-                    if j == last[i]:
-                        finish_block(state, head, rows)
+                    state = State(*running)
+                    head.fold(state, Q, K, V, rows, keys, first=False)
+                    tl.store(m + rows[0], state.m)
+                    tl.store(l + rows[0], state.l)
+                    if keys == last[rows]:
+                        head.finish(state, rows)
                     else:
-                        tl.store(at, O_now, strides=(0, h_q * d, 1))
+                        head.store_o(rows, state.O)
 
 
-def _causal_mask(tl: Any, shape: tuple[int, int], shift: int) -> Any:
-    key = tl.arange(0, shape[1], name="key")
-    token = tl.arange(0, shape[0], name="token")
-    last = tl.add(token, shift, name="last key")
-    return tl.le(key[None, :], last[:, None], name="causal")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """One query head's sweep: where its tensors start, how they are cut, and what both loop orders do with a tile.
+
+    Attributes
+    ----------
+    tl, name
+        The language, and what labels call the head (nothing, if it is the only one).
+    q, k, v, o, lse, mask
+        Pointers to its first element, or None.
+    tokens, keys, d
+        Query tokens, valid keys, size of a head.
+    steps
+        Elements from one token to the next in q and o, in k and v, in lse, and in the mask.
+    blocks, tiles
+        Query blocks and KV tiles.
+    scale, causal, scoped
+        As the kernel was given them.
+    """
+
+    tl: Any
+    name: str
+    q: Any
+    k: Any
+    v: Any
+    o: Any
+    lse: Any
+    mask: Any
+    tokens: int
+    keys: int
+    d: int
+    steps: tuple[int, int, int, int]
+    blocks: list[Span]
+    tiles: list[Span]
+    scale: float
+    causal: bool
+    scoped: bool
+
+    def scope(self, label: str, kind: str, *, rows: Span | None = None, keys: Span | None = None) -> Any:
+        return self.tl.scratch_scope(label, kind=kind, rows=rows, keys=keys, rewind=self.scoped)
+
+    def sees(self, rows: Span, keys: Span) -> bool:
+        """Whether some row of a block may look at some key of a tile."""
+        return not self.causal or keys[0] <= rows[1] - 1 + self.keys - self.tokens
+
+    def load_q(self, rows: Span) -> Any:
+        return self._load(self.q, rows, self.steps[0], "Q")
+
+    def load_k(self, keys: Span) -> Any:
+        return self._load(self.k, keys, self.steps[1], "K")
+
+    def load_v(self, keys: Span) -> Any:
+        return self._load(self.v, keys, self.steps[1], "V")
+
+    def load_o(self, rows: Span) -> Any:
+        return self._load(self.o, rows, self.steps[0], "O")
+
+    def _load(self, pointer: Any, span: Span, step: int, name: str) -> Any:
+        """Issue the load of a tile ``(1, n, d)``."""
+        shape = (1, span[1] - span[0], self.d)
+        return self.tl.load_async(pointer + span[0] * step, shape, strides=(0, step, 1), name=name)
+
+    def store_o(self, rows: Span, out: Any) -> None:
+        step = self.steps[0]
+        self.tl.store(self.o + rows[0] * step, out, strides=(0, step, 1))
+
+    def fold(self, state: State, Q: Any, K: Any, V: Any, rows: Span, keys: Span, *, first: bool) -> None:
+        mask = self._mask(rows, keys)
+        fold_tile(self.tl, state, Q, K.permute(0, 2, 1), V, scale=self.scale, first=first, mask=mask)
+
+    def _mask(self, rows: Span, keys: Span) -> Any:
+        """Who may look at whom in a tile, as a bool tile; None where all may."""
+        tl, n, t = self.tl, rows[1] - rows[0], keys[1] - keys[0]
+        seen = None
+        if self.mask is not None:
+            step = self.steps[3]
+            seen = tl.load(self.mask + rows[0] * step + keys[0], (n, t), strides=(step, 1), name="mask")
+        shift = rows[0] + self.keys - self.tokens - keys[0]
+        if self.causal and shift < t - 1:
+            causal = causal_mask(tl, n, t, shift)
+            seen = causal if seen is None else tl.and_(seen, causal, name="seen")
+        return seen
+
+    def finish(self, state: State, rows: Span) -> None:
+        with self.scope("finish", "finish"):
+            out, log_sum = finish(self.tl, state, lse=self.lse is not None)
+            self.store_o(rows, out)
+            if self.lse is not None:
+                step = self.steps[2]
+                self.tl.store(self.lse + rows[0] * step, log_sum.reshape(rows[1] - rows[0]), strides=(step,))
+
+
+def _spans(total: int, length: int) -> list[Span]:
+    return [(at, min(at + length, total)) for at in range(0, total, length)]

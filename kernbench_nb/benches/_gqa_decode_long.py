@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from kernbench_nb.benches._step import (
-    Band,
     State,
+    causal_mask,
     clear_state,
     finish,
     fold_tile,
@@ -83,9 +83,8 @@ def gqa_decode_long_kernel(
     keys = max(0, min(stop, valid) - start)
 
     # persistent arena: what outlives every tile
-    Q = tl.load(
-        q, (h_kv, group, T_q, d_head), strides=(group * d_head, d_head, h_q * d_head, 1), name="Q"
-    ).reshape(h_kv, rows, d_head)
+    by_head, strides = (h_kv, group, T_q, d_head), (group * d_head, d_head, h_q * d_head, 1)
+    Q = tl.load(q, by_head, strides=strides, name="Q").reshape(h_kv, rows, d_head)
     state = init_state(tl, h_kv, rows, d_head)
     width = h_kv * d_head
     tiles = [(at, min(at + tile, keys)) for at in range(0, keys, tile)]
@@ -111,8 +110,8 @@ def gqa_decode_long_kernel(
         with tl.scratch_scope(f"tile {i}", kind="tile", rows=(0, T_q), keys=keys_here, rewind=scoped):
             if coming is None:
                 K, V = tl.wait(*issue(i))
-            # token i sees key j of this tile if keys_here[0] + j <= i + valid - T_q
-            masked = causal and start + last - 1 > valid - T_q
+            # token i sees key j of this tile if j <= i + shift
+            shift = valid - T_q - keys_here[0]
             fold_tile(
                 tl,
                 state,
@@ -121,7 +120,9 @@ def gqa_decode_long_kernel(
                 V.permute(1, 0, 2),
                 scale=scale,
                 first=i == 0,
-                band=Band(T_q, valid - T_q - keys_here[0]) if masked else None,
+                mask=causal_mask(tl, T_q, last - first, shift)
+                if causal and shift < last - first - 1
+                else None,
             )
     if not tiles:
         clear_state(tl, state)
@@ -129,18 +130,10 @@ def gqa_decode_long_kernel(
     root = (_merge_tree if merge == "tree" else _merge_chain)(tl, state, scoped)
     if root:
         with tl.scratch_scope("finish", kind="finish", rewind=scoped):
-            finish(
-                tl,
-                state,
-                lambda out: tl.store(
-                    o,
-                    out.reshape(h_kv, group, T_q, d_head),
-                    strides=(group * d_head, d_head, h_q * d_head, 1),
-                ),
-                None
-                if lse is None
-                else lambda out: tl.store(lse, out.reshape(h_kv, group, T_q), strides=(group, 1, h_q)),
-            )
+            out, log_sum = finish(tl, state, lse=lse is not None)
+            tl.store(o, out.reshape(by_head), strides=strides)
+            if lse is not None:
+                tl.store(lse, log_sum.reshape(h_kv, group, T_q), strides=(group, 1, h_q))
 
 
 def _own_keys(tl: Any, S_kv: int, C: int, P: int) -> tuple[int, int]:

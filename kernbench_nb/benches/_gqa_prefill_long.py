@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kernbench_nb.benches._step import Band, clear_state, finish, fold_tile, init_state
+from kernbench_nb.benches._step import causal_mask, clear_state, finish, fold_tile, init_state
 from kernbench_nb.policy.placement.dp import split
 
 __all__ = ["gqa_prefill_long_kernel"]
@@ -85,7 +85,7 @@ def gqa_prefill_long_kernel(
     group = h_q // h_kv
     rows = group * tokens
     q_row = h_q * d_head if q_row is None else q_row
-    strides = (group * d_head, d_head, q_row, 1)
+    by_head, strides = (h_kv, group, tokens, d_head), (group * d_head, d_head, q_row, 1)
     to_ring, from_ring, sign = (
         ("ring_next", "ring_prev", -1) if direction == "next" else ("ring_prev", "ring_next", 1)
     )
@@ -93,7 +93,7 @@ def gqa_prefill_long_kernel(
 
     # persistent arena: queries, state, and two blocks of K and V, the one in hand and the one that comes
     if rows:
-        Q = tl.load(q, (h_kv, group, tokens, d_head), strides=strides, name="Q").reshape(h_kv, rows, d_head)
+        Q = tl.load(q, by_head, strides=strides, name="Q").reshape(h_kv, rows, d_head)
         state = init_state(tl, h_kv, rows, d_head)
     width = h_kv * d_head
     longest = blocks[0][1] - blocks[0][0]
@@ -140,7 +140,7 @@ def gqa_prefill_long_kernel(
                         V[at : at + t].reshape(t, h_kv, d_head).permute(1, 0, 2),
                         scale=scale,
                         first=fresh,
-                        band=Band(tokens, shift) if causal and shift < t - 1 else None,
+                        mask=causal_mask(tl, tokens, t, shift) if causal and shift < t - 1 else None,
                     )
                 fresh = False
         if step + 1 < C:
@@ -154,15 +154,11 @@ def gqa_prefill_long_kernel(
     if fresh:
         clear_state(tl, state)
     with tl.scratch_scope("finish", kind="finish", rewind=scoped):
-        lse_row = h_q if lse_row is None else lse_row
-        finish(
-            tl,
-            state,
-            lambda out: tl.store(o, out.reshape(h_kv, group, tokens, d_head), strides=strides),
-            None
-            if lse is None
-            else lambda out: tl.store(lse, out.reshape(h_kv, group, tokens), strides=(group, 1, lse_row)),
-        )
+        out, log_sum = finish(tl, state, lse=lse is not None)
+        tl.store(o, out.reshape(by_head), strides=strides)
+        if lse is not None:
+            lse_row = h_q if lse_row is None else lse_row
+            tl.store(lse, log_sum.reshape(h_kv, group, tokens), strides=(group, 1, lse_row))
 
 
 def _own_tokens(

@@ -12,7 +12,7 @@ from kernbench_nb.dtypes import DType, f16, f64, resolve_dtype
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.runtime_api.tensor import host_array
 
-__all__ = ["Inputs", "check_count", "look_at"]
+__all__ = ["Inputs", "check_count", "check_word", "look_at", "look_at_mask", "valid_keys"]
 
 Array = npt.NDArray[Any]
 
@@ -55,13 +55,15 @@ class Inputs:
         return self.h_q // self.h_kv
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """By name, as results show them."""
+        return {"T_q": self.T_q, "S_kv": self.S_kv, "h_q": self.h_q, "h_kv": self.h_kv, "d": self.d}
+
+    @property
     def three(self) -> tuple[Array, Array, Array]:
         """q, k and v as ``(tokens, heads, d)``."""
-        return (
-            self.q.reshape(self.T_q, self.h_q, self.d),
-            self.k.reshape(self.S_kv, self.h_kv, self.d),
-            self.v.reshape(self.S_kv, self.h_kv, self.d),
-        )
+        kv = (self.S_kv, self.h_kv, self.d)
+        return self.q.reshape(self.T_q, self.h_q, self.d), self.k.reshape(kv), self.v.reshape(kv)
 
 
 def look_at(
@@ -166,3 +168,46 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
     return int(value)
+
+
+def check_word(name: str, value: Any, *words: str) -> None:
+    """Check that an argument is one of a few words.
+
+    Raises
+    ------
+    ValueError
+        If it is none; all are named.
+    """
+    if value not in words:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, got {value!r}")
+
+
+def valid_keys(kv_len: int | None, x: Inputs) -> int:
+    """How many of the keys are valid: all, unless `kv_len` says how many.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number, or more than there are.
+    """
+    if kv_len is None:
+        return x.S_kv
+    if check_count("kv_len", kv_len, 0) > x.S_kv:
+        raise ShapeError(f"kv_len={kv_len} is more than the {x.S_kv} keys that k and v hold")
+    return kv_len
+
+
+def look_at_mask(mask: Any, x: Inputs) -> Array:
+    """Check a mask of tokens and keys.
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        If it is not bool, or not ``(T_q, S_kv)``.
+    """
+    allowed = np.asarray(mask)
+    if allowed.dtype != np.bool_:
+        raise DTypeError(f"mask must be bool, True where a token may attend; got {allowed.dtype}")
+    if allowed.shape != (x.T_q, x.S_kv):
+        raise ShapeError(f"mask must have shape (T_q, S_kv) = {(x.T_q, x.S_kv)}, got {allowed.shape}")
+    return allowed

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kernbench_nb.benches._step import causal_mask, safe_max
+
 __all__ = ["naive_attention_kernel"]
 
 
@@ -25,6 +27,7 @@ def naive_attention_kernel(
     rows: int = 64,
     causal: bool = False,
     sm_scale: float | None = None,
+    lse: Any = None,
 ) -> None:
     """``O = softmax(Q K^T * scale) V`` in three passes: store S; load S, store P; load P.
 
@@ -46,6 +49,8 @@ def naive_attention_kernel(
         Token i sees keys ``j <= i + S_kv - T_q``.
     sm_scale
         Factor of the scores, ``1 / sqrt(d_head)`` by default.
+    lse
+        ``(T_q, h_q)`` f32: gets the logarithm of the sum of exp(S).
 
     Notes
     -----
@@ -70,9 +75,7 @@ def naive_attention_kernel(
                     qk = tl.dot(Q, K.trans())
                     s = tl.mul(qk, scale)
                     if causal:
-                        key = tl.arange(0, S_kv)
-                        token = tl.arange(first + S_kv - T_q, last + S_kv - T_q)
-                        mask = tl.le(key[None, :], token[:, None])
+                        mask = causal_mask(tl, last - first, S_kv, first + S_kv - T_q)
                         s = tl.where(mask, s, float("-inf"))
                     tl.store(S_head + first * S_kv, s)
 
@@ -81,6 +84,8 @@ def naive_attention_kernel(
                 s = tl.load(S_head + first * S_kv, (last - first, S_kv), name="S")
                 p = _softmax(tl, s, causal and T_q > S_kv)
                 tl.store(P_head + first * S_kv, p)
+                if lse is not None:
+                    tl.store(lse + first * h_q + head, _log_sum(tl, s), strides=(h_q, 1))
 
         with tl.scratch_scope(f"{own}output", kind="block"):
             V = tl.load(v_head, (S_kv, d_head), strides=kv_strides)
@@ -97,3 +102,15 @@ def _softmax(tl: Any, s: Any, rows_may_be_empty: bool) -> Any:
         return p
     some = tl.gt(tl.max(s, -1, True), float("-inf"))
     return tl.where(some, p, 0.0, name="p")
+
+
+def _log_sum(tl: Any, s: Any) -> Any:
+    """Logarithm of the sum of exp(s) of each row, ``(rows, 1)`` f32; -inf for a row with no key."""
+    if s.shape[1] == 0:
+        return tl.full((s.shape[0], 1), float("-inf"), "f32")
+    s = tl.cast(s, "f32")
+    m = tl.max(s, -1, True)
+    e = tl.exp(tl.sub(s, safe_max(tl, m)))
+    l = tl.sum(e, -1, True)
+    l_safe = tl.where(tl.gt(l, 0.0), l, 1.0)
+    return tl.add(m, tl.log(l_safe))

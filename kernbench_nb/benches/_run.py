@@ -1,28 +1,34 @@
-"""What the attention entry points share: options, an engine, one run, its result."""
+"""How an entry point runs: its arguments become a `Plan`, the plan runs on an engine, and a `RunResult` comes back."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
-from kernbench_nb.benches._inputs import Inputs
+from kernbench_nb.benches._inputs import Array, Inputs
 from kernbench_nb.benches.reference import tolerance
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import attach
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import Reference, RunResult
+from kernbench_nb.runtime_api.tensor import Tensor
 from kernbench_nb.runtime_api.types import resolve_device
 from kernbench_nb.sim_engine import GraphEngine
 from kernbench_nb.topology import Topology
 
-__all__ = ["Options", "run_attention"]
+__all__ = ["Options", "Plan", "entry_point"]
+
+Values = Mapping[str, Array]
+"""Tensors after a run, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run, whatever is run.
+    """How to run, whatever is run; every entry point takes these as keyword arguments.
 
     Attributes
     ----------
@@ -44,78 +50,102 @@ class Options:
     max_record_bytes: int = 64 << 20
     wide_links: bool = False
 
-    @classmethod
-    def of(cls, given: dict[str, Any], name: str) -> Options:
-        """Options from keyword arguments.
 
-        Raises
-        ------
-        TypeError
-            For one that there is not; the nearest is named.
-        """
-        known = [f.name for f in fields(cls)]
-        for key in given:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = (
-                    f"; did you mean {near[0]}=?" if near else f"; it takes {', '.join(known)} beside its own"
-                )
-                raise TypeError(f"kb.{name} has no argument {key}={hint}")
-        return cls(**given)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an entry point has worked out before anything runs.
 
-
-def run_attention(
-    bench: Callable[[BenchContext], dict[str, Any]],
-    x: Inputs,
-    machine: Topology,
-    options: Options,
-    *,
-    kernel: Callable[..., Any],
-    params: dict[str, Any],
-    reference: Callable[[], Any],
-    tainted: Callable[[], Any],
-    again: Callable[..., RunResult],
-    slack: Callable[[BenchContext], float] = lambda ctx: 0.0,
-) -> RunResult:
-    """Run a bench that returns its output tensors, and put the result together.
-
-    Parameters
+    Attributes
     ----------
+    x, machine
+        Inputs and topology.
+    kernel
+        The kernel, for the result.
     bench
-        Makes tensors and launches; returns ``{"output": Tensor, "lse": Tensor or None}``.
-    x, machine, options
-        Inputs, topology, and how to run.
-    kernel, params
-        For the result: what ran, and with which arguments.
+        Makes tensors (``Q``, ``K`` and ``V`` among them) and launches; gives the tensors of O and lse (or None).
     reference, tainted
-        Give (O, lse) in float64, ``(T_q, h_q, d)`` and ``(T_q, h_q)``; and which entries of O a non-finite V row of
-        another row of their tile may have spoiled.
-    again
-        Runs the same with changed arguments.
+        Called with q, k and v as ``(tokens, heads, d)``: (O, lse) in float64, and which entries of O a non-finite V
+        row of another row of their tile may have spoiled.
+    shown
+        Parameters of the result whose values are not the arguments as they were given.
     slack
         How much wider than the dtype's the tolerance of `check` has to be, given the tensors after the run.
     """
-    engine = GraphEngine(machine, enable_data=options.data, wide_links=options.wide_links)
+
+    x: Inputs
+    machine: Topology
+    kernel: Callable[..., Any]
+    bench: Callable[[BenchContext], tuple[Tensor, Tensor | None]]
+    reference: Callable[[Array, Array, Array], Any]
+    tainted: Callable[[Array, Array, Array], Any]
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    slack: Callable[[Values], float] = lambda values: 0.0
+
+
+def entry_point(plan: Callable[..., Plan]) -> Callable[..., RunResult]:
+    """Make an entry point of a function that checks its arguments and works out a `Plan`.
+
+    The entry point takes that function's arguments and the fields of `Options`. Its result knows all of them, so that
+    it can be run again with some changed. Arrays are not copied: a `check` or a second run sees them as they are then.
+    """
+    own = inspect.signature(plan)
+    shared = inspect.signature(Options).parameters.values()
+    keywords = {p.name: p.default for p in own.parameters.values() if p.kind is p.KEYWORD_ONLY}
+    known = (*keywords, *(p.name for p in shared))
+
+    @wraps(plan)
+    def entry(q: Any, k: Any, v: Any, **arguments: Any) -> RunResult:
+        for name in arguments:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}=?" if near else f"; it takes {', '.join(known)}."
+                raise TypeError(f"kb.{plan.__name__} has no argument {name}={hint}")
+        given = {**keywords, **{n: value for n, value in arguments.items() if n in keywords}}
+        options = Options(**{n: value for n, value in arguments.items() if n not in keywords})
+        planned = plan(q, k, v, **given)
+        x = planned.x
+        del given["h_q"], given["h_kv"], given["topology"]  # the first two are among the sizes
+        params = {**x.sizes, **given, "dtype": x.dtype.name, **planned.shown}
+        return _run(planned, options, params, lambda **changes: entry(q, k, v, **{**arguments, **changes}))
+
+    entry.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), *(p.replace(kind=p.KEYWORD_ONLY) for p in shared)],
+        return_annotation="RunResult",
+    )
+    return entry
+
+
+def _run(plan: Plan, options: Options, params: dict[str, Any], again: Callable[..., RunResult]) -> RunResult:
+    """Run a plan and put its result together."""
+    x = plan.x
+    engine = GraphEngine(plan.machine, enable_data=options.data, wide_links=options.wide_links)
     recorder = Recorder.of(options.record, options.max_record_bytes, options.data)
     ctx = BenchContext(engine, resolve_device(None), scratch_checks=options.scratch_checks, recorder=recorder)
 
-    def result(error: BaseException | None, made: dict[str, Any]) -> RunResult:
-        values = {name: tensor.numpy() for name, tensor in ctx.tensors.items()} if options.data else {}
-        output = lse = None
-        if options.data and made.get("output") is not None:
-            output = made["output"].numpy().reshape(x.shape)
-            lse = None if made["lse"] is None else made["lse"].numpy()
-        check = Reference(
-            reference, tainted, tolerance(x.out_dtype) + (0.0 if output is None else slack(ctx))
-        )
+    def result(
+        error: BaseException | None, out: Tensor | None = None, lse: Tensor | None = None
+    ) -> RunResult:
+        values = {name: t.numpy() for name, t in ctx.tensors.items() if t.written} if options.data else {}
+        done = options.data and out is not None
         return RunResult.of(
-            engine, kernel=kernel, error=error, params=params, outputs=values, output=output, lse=lse,
-            reference=check, rerun=again,
-        )  # fmt: skip
+            engine,
+            kernel=plan.kernel,
+            error=error,
+            params=params,
+            outputs=values,
+            output=out.numpy().reshape(x.shape) if done and out else None,
+            lse=lse.numpy() if done and lse else None,
+            reference=Reference(
+                lambda: plan.reference(*x.three),
+                lambda: plan.tainted(*x.three),
+                tolerance(x.out_dtype) + (plan.slack(values) if done else 0.0),
+            ),
+            rerun=again,
+        )
 
     try:
-        made = bench(ctx)
+        out, lse = plan.bench(ctx)
     except Exception as error:
-        attach(error, lambda e: result(e, {}))
+        attach(error, result)
         raise
-    return result(None, made)
+    return result(None, out, lse)

@@ -14,14 +14,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 __all__ = [
-    "Band",
     "State",
+    "causal_mask",
     "clear_state",
     "finish",
     "fold_tile",
     "init_state",
     "merge_state",
     "receive_state",
+    "safe_max",
     "send_state",
 ]
 
@@ -34,13 +35,6 @@ class State(NamedTuple):
     m: Any
     l: Any
     O: Any
-
-
-class Band(NamedTuple):
-    """Which keys of a tile each token may see: key j of the tile is seen by token i if ``j <= i + shift``."""
-
-    tokens: int
-    shift: int
 
 
 def init_state(tl: Any, h_kv: int, rows: int, d: int) -> State:
@@ -58,10 +52,17 @@ def clear_state(tl: Any, state: State) -> None:
     tl.zeros(state.O.shape, "f32", out=state.O)
 
 
+def causal_mask(tl: Any, tokens: int, t: int, shift: int) -> Any:
+    """A bool tile ``(tokens, t)``: token i sees key j of the tile if ``j <= i + shift``."""
+    key = tl.arange(0, t, name="key")
+    token = tl.arange(0, tokens, name="token")
+    last = tl.add(token, shift, name="last key")
+    return tl.le(key[None, :], last[:, None], name="causal")
+
+
 def fold_tile(
-    tl: Any, state: State, q: Any, k: Any, v: Any, *, scale: float, first: bool, band: Band | None = None,
-    mask: Any = None,
-) -> None:  # fmt: skip
+    tl: Any, state: State, q: Any, k: Any, v: Any, *, scale: float, first: bool, mask: Any = None
+) -> None:
     """Fold one tile of keys and values into the state, inside the scope that the caller opened.
 
     Parameters
@@ -76,18 +77,17 @@ def fold_tile(
         Factor of the scores.
     first
         Whether the state holds nothing yet.
-    band, mask
-        Which keys a row may see, if not all: by position, or by a bool tile ``(T_q, t)``.
+    mask
+        A bool tile ``(T_q, t)``, True where a token may see a key; None if all may.
     """
     p_type = "f16" if q.dtype.itemsize == 1 else q.dtype
     qk = tl.dot(q, k)
     s = tl.mul(qk, scale, name="s")
-    masked = band is not None or mask is not None
-    if masked:
-        s, v = _select(tl, s, v, band, mask)
+    if mask is not None:
+        s, v = _select(tl, s, v, mask)
     if first:
         m_new = tl.max(s, -1, True, out=state.m)
-        m_safe = _finite(tl, m_new) if masked else m_new
+        m_safe = m_new if mask is None else safe_max(tl, m_new)
         centred = tl.sub(s, m_safe, name="s-m")
         e = tl.exp(centred, name="exp")
         tl.sum(e, -1, True, out=state.l)
@@ -97,7 +97,7 @@ def fold_tile(
     m, l, O = state
     tile_max = tl.max(s, -1, True, name="max")
     m_new = tl.maximum(m, tile_max, name="m_new")
-    m_safe = _finite(tl, m_new) if masked else m_new
+    m_safe = m_new if mask is None else safe_max(tl, m_new)
     centred = tl.sub(s, m_safe, name="s-m")
     e = tl.exp(centred, name="exp")
     drop = tl.sub(m, m_safe, name="m-m_new")
@@ -114,18 +114,12 @@ def fold_tile(
     tl.copy_to(O, O_new)
 
 
-def _select(tl: Any, s: Any, v: Any, band: Band | None, mask: Any) -> tuple[Any, Any]:
+def _select(tl: Any, s: Any, v: Any, mask: Any) -> tuple[Any, Any]:
     """Scores with -inf where a row must not look, and V with zeros in the rows that no query row sees.
 
     Selected, not added: whatever stands in a slot that is not used, NaN included, is gone.
     """
     h_kv, rows, t = s.shape
-    if mask is None:
-        assert band is not None
-        key = tl.arange(0, t, name="key")
-        token = tl.arange(0, band.tokens, name="token")
-        last = tl.add(token, band.shift, name="last key")
-        mask = tl.le(key[None, :], last[:, None], name="mask")
     tokens = mask.shape[0]
     by_head = s.reshape(h_kv, rows // tokens, tokens, t)
     chosen = tl.where(mask, by_head, NEG_INF, name="s masked")
@@ -134,7 +128,7 @@ def _select(tl: Any, s: Any, v: Any, band: Band | None, mask: Any) -> tuple[Any,
     return chosen.reshape(h_kv, rows, t), v_seen
 
 
-def _finite(tl: Any, m: Any) -> Any:
+def safe_max(tl: Any, m: Any) -> Any:
     """m, or 0 for a row that has seen no key yet, so that -inf minus it is -inf and not NaN."""
     some = tl.gt(m, NEG_INF, name="some key")
     return tl.where(some, m, 0.0, name="m safe")
@@ -145,7 +139,7 @@ def merge_state(tl: Any, state: State, other: State) -> None:
     m, l, O = state
     m_in, l_in, O_in = other
     m_new = tl.maximum(m, m_in, name="m_new")
-    m_safe = _finite(tl, m_new)
+    m_safe = safe_max(tl, m_new)
     drop = tl.sub(m, m_safe, name="m-m_new")
     a = tl.exp(drop, name="a")
     drop_in = tl.sub(m_in, m_safe, name="m_in-m_new")
@@ -176,8 +170,8 @@ def receive_state(tl: Any, direction: str | int, like: State) -> State:
     return State(m, l, O)
 
 
-def finish(tl: Any, state: State, store: Any, store_lse: Any = None) -> None:
-    """O / l of each row to HBM, and m + ln l if asked; a row that saw no key gives O = 0 and lse = -inf.
+def finish(tl: Any, state: State, *, lse: bool) -> tuple[Any, Any]:
+    """O / l of each row, and m + ln l if asked; a row that saw no key gives O = 0 and lse = -inf.
 
     Parameters
     ----------
@@ -185,15 +179,19 @@ def finish(tl: Any, state: State, store: Any, store_lse: Any = None) -> None:
         The language.
     state
         The final state.
-    store, store_lse
-        Called with the tile ``(h_kv, R, d)``, and ``(h_kv, R, 1)``.
+    lse
+        Whether m + ln l is wanted.
+
+    Returns
+    -------
+    out, log_sum
+        Tiles ``(h_kv, R, d)``, and ``(h_kv, R, 1)`` or None.
     """
     some = tl.gt(state.l, 0.0, name="l > 0")
     l_safe = tl.where(some, state.l, 1.0, name="l safe")
     out = tl.div(state.O, l_safe, name="O / l")
-    store(out)
-    if store_lse is not None:
-        # in place: what was the divisor becomes the logarithm, so that asking for lse takes no scratch
-        tl.log(l_safe, out=l_safe)
-        tl.add(state.m, l_safe, out=l_safe)
-        store_lse(l_safe)
+    if not lse:
+        return out, None
+    # in place: what was the divisor becomes the logarithm, so that asking for lse takes no scratch
+    tl.log(l_safe, out=l_safe)
+    return out, tl.add(state.m, l_safe, out=l_safe)

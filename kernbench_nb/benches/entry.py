@@ -1,31 +1,47 @@
-"""The entry points that a notebook types: arrays in, `RunResult` out."""
+"""The entry points that a notebook types: arrays in, `RunResult` out.
+
+Each function here checks its arguments and says what is to run; `entry_point` runs it. All of them take the fields of
+`Options` too: ``data``, ``scratch_checks``, ``record``, ``max_record_bytes``, ``wide_links``.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from kernbench_nb.benches import reference
 from kernbench_nb.benches._flash import flash_attention_kernel
 from kernbench_nb.benches._gqa_decode_long import gqa_decode_long_kernel
 from kernbench_nb.benches._gqa_prefill_long import gqa_prefill_long_kernel
-from kernbench_nb.benches._inputs import Array, Inputs, check_count, look_at
+from kernbench_nb.benches._inputs import (
+    Array,
+    Inputs,
+    check_count,
+    check_word,
+    look_at,
+    look_at_mask,
+    valid_keys,
+)
 from kernbench_nb.benches._naive import naive_attention_kernel
-from kernbench_nb.benches._run import Options, run_attention
+from kernbench_nb.benches._run import Plan, Values, entry_point
 from kernbench_nb.benches.footprint import Footprint
 from kernbench_nb.ccl.install import load_ccl_config, resolve_algorithm_config
 from kernbench_nb.ccl.sfr_config import configure_sfr_intercube_multisip, configure_sfr_intercube_ring
-from kernbench_nb.errors import DTypeError, ShapeError
-from kernbench_nb.policy.placement.dp import DPPolicy, split
+from kernbench_nb.policy.placement.dp import DPPolicy, Split, split
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import pe_grid
-from kernbench_nb.runtime_api.result import RunResult
+from kernbench_nb.runtime_api.tensor import Tensor
 from kernbench_nb.topology import Topology, resolve_topology
 
 __all__ = ["decode", "flash", "naive", "prefill"]
 
+Made = tuple[Tensor, Tensor | None]
 
+
+@entry_point
 def decode(
     q: Any,
     k: Any,
@@ -45,8 +61,7 @@ def decode(
     h_q: int | None = None,
     h_kv: int | None = None,
     topology: Any = None,
-    **options: Any,
-) -> RunResult:
+) -> Plan:
     """Flash decode: a few query tokens, many keys, split over PEs; states merge towards PE 0.
 
     Parameters
@@ -54,7 +69,7 @@ def decode(
     q, k, v
         ``(T_q, h_q, d)`` and ``(S_kv, h_kv, d)``, or rank 2 with `h_q` and `h_kv` given.
     pes, cubes
-        PEs in all (a cube's 8 by default, or what the machine's cube has), and over how many cubes.
+        PEs in all, and over how many cubes; by default 8 of each cube (or all, if it has fewer), and one cube.
     tile
         Keys handled at once.
     scoped
@@ -75,8 +90,8 @@ def decode(
         What the arrays are converted to.
     topology
         Preset name, path, mapping or topology.
-    options
-        ``data``, ``scratch_checks``, ``record``, ``max_record_bytes``, ``wide_links``: see `Options`.
+    data, scratch_checks, record, max_record_bytes, wide_links
+        See `Options`.
 
     Returns
     -------
@@ -85,75 +100,56 @@ def decode(
 
     Raises
     ------
-    ShapeError, DTypeError, PlacementError, ValueError
+    ShapeError, DTypeError, PlacementError, ValueError, TypeError
         Before anything runs, if the arguments do not go together.
     ScratchOverflowError
         If a tile does not fit; ``error.run`` is the run so far.
     """
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
-    if merge not in ("chain", "tree"):
-        raise ValueError(f"merge must be 'chain' or 'tree', got {merge!r}")
-    if pes is None and cubes is None:
-        pes = min(8, machine.pes_per_cube)
-    sips, in_sip, each = pe_grid(machine, pes, cubes)
+    check_word("merge", merge, "chain", "tree")
     tile = check_count("tile", tile)
-    valid = _valid_keys(kv_len, x.S_kv)
+    valid = valid_keys(kv_len, x)
+    if pes is None:
+        pes = min(8, machine.pes_per_cube) * check_count("cubes", 1 if cubes is None else cubes)
+    sips, in_sip, each = pe_grid(machine, pes, cubes)
+    spread = partial(DPPolicy, num_sips=sips, num_cubes=in_sip, num_pes=each)
 
-    def bench(ctx: BenchContext) -> dict[str, Any]:
+    def bench(ctx: BenchContext) -> Made:
         configure_sfr_intercube_multisip(ctx.engine, ctx.spec, _ccl())
-        over = {"num_sips": sips, "num_cubes": in_sip, "num_pes": each}
-        whole = DPPolicy(**over)  # type: ignore[arg-type]
-        cut = DPPolicy(
-            sip="row_wise" if sips > 1 else "replicate",
-            cube="row_wise" if in_sip > 1 else "replicate",
-            pe="row_wise" if each > 1 else "replicate",
-            **over,  # type: ignore[arg-type]
-        )
-        tensors = [
-            ctx.tensor(x.q, dp=whole, name="Q"),
-            ctx.tensor(x.k, dp=cut, name="K"),
-            ctx.tensor(x.v, dp=cut, name="V"),
-            ctx.empty(x.q.shape, dtype=x.out_dtype, dp=whole, name="O"),
-        ]
-        lse_tensor = ctx.empty((x.T_q, x.h_q), dtype="f32", dp=whole, name="lse") if lse else None
+        whole, cut = spread(), spread(sip=_cut(sips), cube=_cut(in_sip), pe=_cut(each))
+        Q = ctx.tensor(x.q, dp=whole, name="Q")
+        K, V = ctx.tensor(x.k, dp=cut, name="K"), ctx.tensor(x.v, dp=cut, name="V")
+        O = ctx.empty(x.q.shape, dtype=x.out_dtype, dp=whole, name="O")
+        L = ctx.empty((x.T_q, x.h_q), dtype="f32", dp=whole, name="lse") if lse else None
         ctx.launch(
-            "gqa_decode", gqa_decode_long_kernel, *tensors,
-            x.T_q, x.S_kv, x.h_q, x.h_kv, x.d, sips * in_sip, each,
-            tile=tile, scoped=scoped, merge=merge, prefetch=prefetch, causal=causal, sm_scale=sm_scale,
-            lse=lse_tensor, kv_len=kv_len,
+            "gqa_decode", gqa_decode_long_kernel,
+            Q, K, V, O, x.T_q, x.S_kv, x.h_q, x.h_kv, x.d, sips * in_sip, each,
+            tile=tile, scoped=scoped, merge=merge, prefetch=prefetch, causal=causal, sm_scale=sm_scale, lse=L,
+            kv_len=kv_len,
         )  # fmt: skip
-        return {"output": tensors[3], "lse": lse_tensor}
+        return O, L
 
-    return run_attention(
-        bench,
-        x,
-        machine,
-        Options.of(options, "decode"),
+    return Plan(
+        x=x,
+        machine=machine,
         kernel=gqa_decode_long_kernel,
-        params={
-            "T_q": x.T_q, "S_kv": x.S_kv, "h_q": x.h_q, "h_kv": x.h_kv, "d": x.d, "pes": sips * in_sip * each,
-            "cubes": sips * in_sip, "tile": tile, "scoped": scoped, "prefetch": prefetch, "merge": merge,
-            "causal": causal, "sm_scale": sm_scale, "kv_len": kv_len, "dtype": x.dtype.name, "lse": lse,
-        },
-        reference=lambda: reference.attention(*x.three, sm_scale=sm_scale, causal=causal, kv_len=valid),
-        tainted=lambda: reference.tainted(*x.three, causal=causal, kv_len=valid),
-        again=lambda **changes: decode(
-            q, k, v, **{
-                "pes": pes, "cubes": cubes, "tile": tile, "scoped": scoped, "prefetch": prefetch, "merge": merge,
-                "causal": causal, "sm_scale": sm_scale, "kv_len": kv_len, "lse": lse, "dtype": dtype, "h_q": h_q,
-                "h_kv": h_kv, "topology": topology, **options, **changes,
-            },
+        bench=bench,
+        reference=lambda q, k, v: reference.attention(
+            q, k, v, sm_scale=sm_scale, causal=causal, kv_len=valid
         ),
-    )  # fmt: skip
+        tainted=lambda q, k, v: reference.tainted(q, k, v, causal=causal, kv_len=valid),
+        shown={"pes": sips * in_sip * each, "cubes": sips * in_sip},
+    )
 
 
+@entry_point
 def prefill(
     q: Any,
     k: Any,
     v: Any,
     *,
-    cubes: int = 4,
+    cubes: int | None = None,
     tile_q: int = 64,
     tile: int | None = None,
     causal: bool = False,
@@ -165,8 +161,7 @@ def prefill(
     h_q: int | None = None,
     h_kv: int | None = None,
     topology: Any = None,
-    **options: Any,
-) -> RunResult:
+) -> Plan:
     """Prefill on a ring of cubes, one PE each: tokens are sharded over cubes, blocks of K and V travel.
 
     One KV head's group and one block of `tile_q` tokens of each cube are handled at a time, and the ring turns once
@@ -177,7 +172,7 @@ def prefill(
     q, k, v
         ``(T, h_q, d)`` and ``(S_kv, h_kv, d)``, or rank 2 with `h_q` and `h_kv` given.
     cubes
-        Cubes on the ring.
+        Cubes on the ring, 4 by default (or all, if a SIP has fewer).
     tile_q
         Tokens of a cube that are handled at once.
     tile
@@ -186,7 +181,7 @@ def prefill(
         Bottom right: token i sees keys ``j <= i + S_kv - T``.
     direction
         Which way the blocks travel, ``"next"`` or ``"prev"``.
-    scoped, sm_scale, lse, dtype, topology, options
+    scoped, sm_scale, lse, dtype, topology, data, scratch_checks, record, max_record_bytes, wide_links
         As in `decode`.
 
     Returns
@@ -196,69 +191,55 @@ def prefill(
     """
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
-    cubes, tile_q = check_count("cubes", cubes), check_count("tile_q", tile_q)
-    if direction not in ("next", "prev"):
-        raise ValueError(f"direction must be 'next' or 'prev', got {direction!r}")
-    sips, in_sip, _ = pe_grid(machine, cubes, cubes)
+    cubes = check_count("cubes", min(4, machine.cubes_per_sip) if cubes is None else cubes)
+    tile_q = check_count("tile_q", tile_q)
+    check_word("direction", direction, "next", "prev")
+    sips, cubes, _ = pe_grid(machine, cubes, cubes)
     if sips > 1:
         raise ValueError(
-            f"cubes={cubes}: the ring runs over the cubes of one SIP, {machine.cubes_per_sip} at most."
+            f"cubes={sips * cubes}: the ring runs over the cubes of one SIP, {machine.cubes_per_sip} at most."
         )
-    tokens = [stop - start for start, stop in split((0, x.T_q), in_sip)]
-    block = -(-x.S_kv // in_sip)
+    spans = split((0, x.T_q), cubes)
+    longest = spans[0][1]
+    block = -(-x.S_kv // cubes)
     if tile is None:
-        tile = _ring_tile(x, min(tile_q, tokens[0]), block, in_sip, machine)
+        tile = _ring_tile(x, min(tile_q, longest), block, cubes, causal, machine)
     elif check_count("tile", tile) >= block:
         tile = None
 
-    def bench(ctx: BenchContext) -> dict[str, Any]:
-        configure_sfr_intercube_ring(ctx.engine, ctx.spec, _ccl(), ring_size=in_sip)
-        cut = DPPolicy(cube="row_wise" if in_sip > 1 else "replicate", num_cubes=in_sip, num_pes=1)
+    def bench(ctx: BenchContext) -> Made:
+        configure_sfr_intercube_ring(ctx.engine, ctx.spec, _ccl(), ring_size=cubes)
+        cut = DPPolicy(cube=_cut(cubes), num_cubes=cubes, num_pes=1)
         Q = ctx.tensor(x.q, dp=cut, name="Q")
         K, V = ctx.tensor(x.k, dp=cut, name="K"), ctx.tensor(x.v, dp=cut, name="V")
         O = ctx.empty(x.q.shape, dtype=x.out_dtype, dp=cut, name="O")
         L = ctx.empty((x.T_q, x.h_q), dtype="f32", dp=cut, name="lse") if lse else None
-        first = [start for start, _ in split((0, x.T_q), in_sip)]
         for head in range(x.h_kv):
-            for at in range(0, tokens[0], tile_q):
-                now = tuple(max(0, min(tile_q, n - at)) for n in tokens)
+            for at in range(0, longest, tile_q):
                 here = at * x.h_q + head * x.group
                 ctx.launch(
                     f"gqa_prefill head {head} tokens {at}", gqa_prefill_long_kernel,
                     Q + here * x.d, K + head * x.d, V + head * x.d, O + here * x.d,
-                    now, x.S_kv, x.d, in_sip,
-                    h_q=x.group, h_kv=1, q_start=tuple(f + at for f in first), T_total=x.T_q, causal=causal,
-                    tile=tile, lse=None if L is None else L + here, direction=direction, scoped=scoped,
-                    sm_scale=sm_scale, q_row=x.h_q * x.d, kv_row=x.h_kv * x.d, lse_row=x.h_q,
+                    tuple(max(0, min(tile_q, stop - start - at)) for start, stop in spans), x.S_kv, x.d, cubes,
+                    h_q=x.group, h_kv=1, q_start=tuple(start + at for start, _ in spans), T_total=x.T_q,
+                    causal=causal, tile=tile, lse=None if L is None else L + here, direction=direction,
+                    scoped=scoped, sm_scale=sm_scale, q_row=x.h_q * x.d, kv_row=x.h_kv * x.d, lse_row=x.h_q,
                 )  # fmt: skip
-        return {"output": O, "lse": L}
+        return O, L
 
-    return run_attention(
-        bench,
-        x,
-        machine,
-        Options.of(options, "prefill"),
+    together = [min(tile_q, stop - at) for start, stop in spans for at in range(start, stop, tile_q)]
+    return Plan(
+        x=x,
+        machine=machine,
         kernel=gqa_prefill_long_kernel,
-        params={
-            "T_q": x.T_q, "S_kv": x.S_kv, "h_q": x.h_q, "h_kv": x.h_kv, "d": x.d, "cubes": cubes, "pes": cubes,
-            "tile_q": tile_q, "tile": tile, "causal": causal, "direction": direction, "scoped": scoped,
-            "sm_scale": sm_scale, "dtype": x.dtype.name, "lse": lse,
-        },
-        reference=lambda: reference.attention(*x.three, sm_scale=sm_scale, causal=causal),
-        tainted=lambda: reference.tainted(
-            *x.three, causal=causal,
-            rows=[min(tile_q, n - at) for n in tokens for at in range(0, n, tile_q)],
-        ),
-        again=lambda **changes: prefill(
-            q, k, v, **{
-                "cubes": cubes, "tile_q": tile_q, "tile": tile, "causal": causal, "direction": direction,
-                "scoped": scoped, "sm_scale": sm_scale, "lse": lse, "dtype": dtype, "h_q": h_q, "h_kv": h_kv,
-                "topology": topology, **options, **changes,
-            },
-        ),
-    )  # fmt: skip
+        bench=bench,
+        reference=lambda q, k, v: reference.attention(q, k, v, sm_scale=sm_scale, causal=causal),
+        tainted=lambda q, k, v: reference.tainted(q, k, v, causal=causal, rows=together),
+        shown={"pes": cubes, "cubes": cubes, "tile": tile},
+    )
 
 
+@entry_point
 def flash(
     q: Any,
     k: Any,
@@ -277,8 +258,7 @@ def flash(
     h_q: int | None = None,
     h_kv: int | None = None,
     topology: Any = None,
-    **options: Any,
-) -> RunResult:
+) -> Plan:
     """Flash attention on one PE, query heads outermost, then query blocks and KV tiles.
 
     Parameters
@@ -293,7 +273,7 @@ def flash(
         Bottom right; tiles wholly above the diagonal are skipped and recorded.
     mask
         ``(T_q, S_kv)`` bool, True where a token may attend.
-    scoped, sm_scale, kv_len, lse, dtype, topology, options
+    scoped, sm_scale, kv_len, lse, dtype, topology, data, scratch_checks, record, max_record_bytes, wide_links
         As in `decode`.
 
     Returns
@@ -304,55 +284,44 @@ def flash(
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
     tile_q, tile_kv = check_count("tile_q", tile_q), check_count("tile_kv", tile_kv)
-    if order not in ("fa2", "fa1"):
-        raise ValueError(f"order must be 'fa2' or 'fa1', got {order!r}")
-    valid = _valid_keys(kv_len, x.S_kv)
-    allowed = None if mask is None else _mask(mask, x)
+    check_word("order", order, "fa2", "fa1")
+    valid = valid_keys(kv_len, x)
+    allowed = None if mask is None else look_at_mask(mask, x)
 
-    def bench(ctx: BenchContext) -> dict[str, Any]:
-        tensors = [ctx.tensor(x.q, name="Q"), ctx.tensor(x.k, name="K"), ctx.tensor(x.v, name="V")]
-        L = ctx.tensor(_filled((x.T_q, x.h_q), -np.inf), name="lse") if lse else None
-        more: dict[str, Any] = {}
+    def bench(ctx: BenchContext) -> Made:
+        Q, K, V = ctx.tensor(x.q, name="Q"), ctx.tensor(x.k, name="K"), ctx.tensor(x.v, name="V")
         if order == "fa1":
+            # the state starts in HBM as that of no keys; the host writes it, which is not counted
             O = ctx.zeros(x.q.shape, dtype="f32", name="O")
-            more["m"] = ctx.tensor(_filled((x.h_q, x.T_q), -np.inf), name="m")
-            more["l"] = ctx.zeros((x.h_q, x.T_q), dtype="f32", name="l")
+            m = ctx.tensor(np.full((x.h_q, x.T_q), -np.inf, np.float32), name="m")
+            l = ctx.zeros((x.h_q, x.T_q), dtype="f32", name="l")
         else:
-            O = ctx.empty(x.q.shape, dtype=x.out_dtype, name="O")
-        if allowed is not None:
-            more["mask"] = ctx.tensor(allowed, name="mask")
+            O, m, l = ctx.empty(x.q.shape, dtype=x.out_dtype, name="O"), None, None
+        M = None if allowed is None else ctx.tensor(allowed, name="mask")
+        L = ctx.tensor(np.full((x.T_q, x.h_q), -np.inf, np.float32), name="lse") if lse else None
         ctx.launch(
-            "flash_attention", flash_attention_kernel, *tensors, O, x.T_q, x.S_kv, x.h_q, x.h_kv, x.d,
-            tile_q=tile_q, tile_kv=tile_kv, order=order, causal=causal, sm_scale=sm_scale, scoped=scoped, lse=L,
-            kv_len=kv_len, **more,
+            "flash_attention", flash_attention_kernel, Q, K, V, O, x.T_q, x.S_kv, x.h_q, x.h_kv, x.d,
+            tile_q=tile_q, tile_kv=tile_kv, order=order, causal=causal, mask=M, sm_scale=sm_scale, scoped=scoped,
+            lse=L, m=m, l=l, kv_len=kv_len,
         )  # fmt: skip
-        return {"output": O, "lse": L}
+        return O, L
 
-    return run_attention(
-        bench,
-        x,
-        machine,
-        Options.of(options, "flash"),
+    return Plan(
+        x=x,
+        machine=machine,
         kernel=flash_attention_kernel,
-        params={
-            "T_q": x.T_q, "S_kv": x.S_kv, "h_q": x.h_q, "h_kv": x.h_kv, "d": x.d, "pes": 1, "cubes": 1,
-            "tile_q": tile_q, "tile_kv": tile_kv, "order": order, "causal": causal, "mask": allowed is not None,
-            "scoped": scoped, "sm_scale": sm_scale, "kv_len": kv_len, "dtype": x.dtype.name, "lse": lse,
-        },
-        reference=lambda: reference.attention(*x.three, sm_scale=sm_scale, causal=causal, mask=allowed, kv_len=valid),
-        tainted=lambda: reference.tainted(
-            *x.three, causal=causal, mask=allowed, kv_len=valid, rows=tile_q, heads=1
+        bench=bench,
+        reference=lambda q, k, v: reference.attention(
+            q, k, v, sm_scale=sm_scale, causal=causal, mask=allowed, kv_len=valid
         ),
-        again=lambda **changes: flash(
-            q, k, v, **{
-                "tile_q": tile_q, "tile_kv": tile_kv, "order": order, "causal": causal, "mask": mask,
-                "scoped": scoped, "sm_scale": sm_scale, "kv_len": kv_len, "lse": lse, "dtype": dtype, "h_q": h_q,
-                "h_kv": h_kv, "topology": topology, **options, **changes,
-            },
+        tainted=lambda q, k, v: reference.tainted(
+            q, k, v, causal=causal, mask=allowed, kv_len=valid, rows=tile_q, heads=1
         ),
-    )  # fmt: skip
+        shown={"pes": 1, "cubes": 1, "mask": allowed is not None},
+    )
 
 
+@entry_point
 def naive(
     q: Any,
     k: Any,
@@ -361,12 +330,12 @@ def naive(
     rows: int = 64,
     causal: bool = False,
     sm_scale: float | None = None,
+    lse: bool = False,
     dtype: Any = None,
     h_q: int | None = None,
     h_kv: int | None = None,
     topology: Any = None,
-    **options: Any,
-) -> RunResult:
+) -> Plan:
     """Standard attention on one PE: the scores S and the weights P go through HBM.
 
     Parameters
@@ -375,7 +344,7 @@ def naive(
         ``(T_q, h_q, d)`` and ``(S_kv, h_kv, d)``, or rank 2 with `h_q` and `h_kv` given.
     rows
         Rows of S and P handled at once.
-    causal, sm_scale, dtype, topology, options
+    causal, sm_scale, lse, dtype, topology, data, scratch_checks, record, max_record_bytes, wide_links
         As in `decode`.
 
     Returns
@@ -387,37 +356,32 @@ def naive(
     machine = resolve_topology(topology)
     rows = check_count("rows", rows)
 
-    def bench(ctx: BenchContext) -> dict[str, Any]:
-        tensors = [ctx.tensor(x.q, name="Q"), ctx.tensor(x.k, name="K"), ctx.tensor(x.v, name="V")]
+    def bench(ctx: BenchContext) -> Made:
+        Q, K, V = ctx.tensor(x.q, name="Q"), ctx.tensor(x.k, name="K"), ctx.tensor(x.v, name="V")
         O = ctx.empty(x.q.shape, dtype=x.out_dtype, name="O")
         S, P = (ctx.empty((x.h_q, x.T_q, x.S_kv), dtype=x.out_dtype, name=name) for name in "SP")
+        L = ctx.empty((x.T_q, x.h_q), dtype="f32", name="lse") if lse else None
         ctx.launch(
-            "naive_attention", naive_attention_kernel, *tensors, O, S, P, x.T_q, x.S_kv, x.h_q, x.h_kv, x.d,
-            rows=rows, causal=causal, sm_scale=sm_scale,
+            "naive_attention", naive_attention_kernel, Q, K, V, O, S, P, x.T_q, x.S_kv, x.h_q, x.h_kv, x.d,
+            rows=rows, causal=causal, sm_scale=sm_scale, lse=L,
         )  # fmt: skip
-        return {"output": O, "lse": None}
+        return O, L
 
-    return run_attention(
-        bench,
-        x,
-        machine,
-        Options.of(options, "naive"),
+    def slack(values: Values) -> float:
+        """Scores in HBM are rounded: each is off by up to eps / 2 of itself, and its weight by as much of itself."""
+        eps = float(ml_dtypes.finfo(x.out_dtype.np).eps)  # type: ignore[no-untyped-call]
+        return _largest(values["S"]) * eps / 2
+
+    return Plan(
+        x=x,
+        machine=machine,
         kernel=naive_attention_kernel,
-        params={
-            "T_q": x.T_q, "S_kv": x.S_kv, "h_q": x.h_q, "h_kv": x.h_kv, "d": x.d, "pes": 1, "cubes": 1, "rows": rows,
-            "causal": causal, "sm_scale": sm_scale, "dtype": x.dtype.name,
-        },
-        # S is stored in 16 bits: a score is off by up to 2**-11 of itself, and its weight by as much of itself
-        slack=lambda ctx: _largest(ctx.tensors["S"].numpy()) * np.finfo(np.float16).eps / 2,
-        reference=lambda: reference.attention(*x.three, sm_scale=sm_scale, causal=causal),
-        tainted=lambda: reference.tainted(*x.three, causal=causal, rows=rows, heads=1),
-        again=lambda **changes: naive(
-            q, k, v, **{
-                "rows": rows, "causal": causal, "sm_scale": sm_scale, "dtype": dtype, "h_q": h_q, "h_kv": h_kv,
-                "topology": topology, **options, **changes,
-            },
-        ),
-    )  # fmt: skip
+        bench=bench,
+        reference=lambda q, k, v: reference.attention(q, k, v, sm_scale=sm_scale, causal=causal),
+        tainted=lambda q, k, v: reference.tainted(q, k, v, causal=causal, rows=rows, heads=1),
+        shown={"pes": 1, "cubes": 1},
+        slack=slack,
+    )
 
 
 # -- shared ----------------------------------------------------------------------------------------------------
@@ -427,21 +391,9 @@ def _ccl() -> dict[str, Any]:
     return resolve_algorithm_config(load_ccl_config(), name="lrab_hierarchical_allreduce")
 
 
-def _valid_keys(kv_len: int | None, S_kv: int) -> int:
-    if kv_len is None:
-        return S_kv
-    if check_count("kv_len", kv_len, 0) > S_kv:
-        raise ShapeError(f"kv_len={kv_len} is more than the {S_kv} keys that k and v hold")
-    return kv_len
-
-
-def _mask(mask: Any, x: Inputs) -> Array:
-    allowed = np.asarray(mask)
-    if allowed.dtype != np.bool_:
-        raise DTypeError(f"mask must be bool, True where a token may attend; got {allowed.dtype}")
-    if allowed.shape != (x.T_q, x.S_kv):
-        raise ShapeError(f"mask must have shape (T_q, S_kv) = {(x.T_q, x.S_kv)}, got {allowed.shape}")
-    return allowed
+def _cut(parts: int) -> Split:
+    """How a level of `parts` members holds rows: there is nothing to split over one."""
+    return "row_wise" if parts > 1 else "replicate"
 
 
 def _largest(array: Array) -> float:
@@ -450,16 +402,12 @@ def _largest(array: Array) -> float:
     return float(np.max(finite, initial=0.0, where=np.isfinite(finite)))
 
 
-def _filled(shape: tuple[int, ...], value: float) -> Array:
-    return np.full(shape, value, np.float32)
-
-
-def _ring_tile(x: Inputs, tokens: int, block: int, cubes: int, machine: Topology) -> int | None:
+def _ring_tile(x: Inputs, tokens: int, block: int, cubes: int, causal: bool, machine: Topology) -> int | None:
     """None if a cube's whole block can be folded at once, else the largest power of two that fits."""
-    use = Footprint(x.group, 1, x.d, t_q=max(tokens, 1), itemsize=x.dtype.itemsize)
+    use = Footprint(x.group, 1, x.d, t_q=tokens, itemsize=x.dtype.itemsize)
 
     def fits(tile: int | None) -> bool:
-        return use.ring_peak(block, cubes, tile=tile) <= machine.scratch_bytes
+        return use.ring_peak(block, cubes, tile=tile, causal=causal) <= machine.scratch_bytes
 
     if block == 0 or fits(None):
         return None

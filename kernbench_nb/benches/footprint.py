@@ -91,9 +91,23 @@ class Footprint:
         return 2 * up16(self.itemsize * t * self.h_kv * self.d)
 
     def score_bytes(self, t: int) -> int:
-        """Everything of the scores' shape, R x t: qk, s, s - m and exp in f32, and p in the input dtype."""
-        p_itemsize = max(2, self.itemsize)
+        """Everything of the scores' shape, R x t: qk, s, s - m and exp in f32, and p in the input dtype.
+
+        With f32 inputs p is exp itself: a cast to the dtype that a tile has makes nothing.
+        """
+        p_itemsize = {1: 2, 2: 2, 4: 0}[self.itemsize]
         return 4 * up16(_F32 * self.rows * t) + up16(p_itemsize * self.rows * t)
+
+    def mask_bytes(self, t: int) -> int:
+        """What a causal mask adds to a fold of t keys.
+
+        The mask of t_q x t bools, and key, token and last key that it is made of; scores with -inf where a row must not
+        look; which keys some row sees, and V with zeros in the others; and, as in `merge`, a maximum that is safe to
+        subtract.
+        """
+        mask = up16(_F32 * t) + 2 * up16(_F32 * self.t_q) + up16(self.t_q * t)
+        selected = up16(_F32 * self.rows * t) + up16(t) + self.kv_bytes(t) // 2
+        return mask + selected + self._guard
 
     @property
     def row_bytes(self) -> int:
@@ -128,8 +142,7 @@ class Footprint:
         is subtracted is ``where(m_new > -inf, m_new, 0)``: one bool and one f32 a row more.
         """
         received = 2 * self.row_bytes + self.out_bytes
-        guard = up16(self.rows) + self.row_bytes
-        return received + guard + 8 * self.row_bytes + 3 * self.out_bytes
+        return received + self._guard + 8 * self.row_bytes + 3 * self.out_bytes
 
     @property
     def finish(self) -> int:
@@ -185,30 +198,45 @@ class Footprint:
 
     # -- ring prefill --
 
-    def ring_peak(self, block: int, cubes: int, *, tile: int | None = None) -> int:
+    def ring_peak(self, block: int, cubes: int, *, tile: int | None = None, causal: bool = False) -> int:
         """Peak scratch of one cube in a scoped ring prefill.
 
         Parameters
         ----------
         block : int
-            Keys of one block, at least 1; two K, V buffers of this size live in the persistent arena.
+            Keys of one block, at least 1; two K, V buffers of this size live in the persistent arena (one, if there
+            is no other block to come).
         cubes : int
             Blocks that come by.
         tile : int, optional
             Keys that are folded at once; the whole block unless given.
+        causal : bool
+            Count every tile as if it needed the mask: then this is a bound, which cubes whose largest tile lies on the
+            diagonal reach.
         """
         t = block if tile is None else min(tile, block)
         lengths = [t, t] if block // t * cubes > 1 else [t]
         if block % t:
             lengths.append(block % t)
-        scopes = [self._without_kv(n, later=i > 0) for i, n in enumerate(lengths)]
-        return self._query_and_state + 2 * self.kv_bytes(block) + max(*scopes, self.finish)
+        masks = [self.mask_bytes(n) if causal else 0 for n in lengths]
+        scopes = [
+            self._without_kv(n, later=i > 0) + mask
+            for i, (n, mask) in enumerate(zip(lengths, masks, strict=True))
+        ]
+        return self._ring_persistent(block, cubes) + max(*scopes, self.finish)
 
     def ring_unscoped(self, block: int, cubes: int) -> int:
         """Scratch of one cube in a ring prefill without scopes: C blocks folded whole, nothing given back."""
-        buffers = 2 * self.kv_bytes(block)
         folds = self._without_kv(block, later=False) + (cubes - 1) * self._without_kv(block, later=True)
-        return self._query_and_state + buffers + folds + self.finish
+        return self._ring_persistent(block, cubes) + folds + self.finish
+
+    def _ring_persistent(self, block: int, cubes: int) -> int:
+        return self._query_and_state + min(cubes, 2) * self.kv_bytes(block)
+
+    @property
+    def _guard(self) -> int:
+        """Which rows have seen a key, and a maximum that is safe to subtract."""
+        return up16(self.rows) + self.row_bytes
 
     @property
     def _query_and_state(self) -> int:

@@ -158,7 +158,7 @@ def dot_4096(a_ptr: Any, b_ptr: Any, o_ptr: Any, *, tl: Any) -> None:
 def test_num_f16_accumulate_sum() -> None:
     for kernel, shape in ((sum_rows, (4096, 2)), (sum_columns, (2, 4096))):
         ones = np.ones(shape, np.float16)
-        out = kb.launch(kernel, ones, np.empty(2, np.float16), pes=1).outputs[1]
+        out = kb.launch(kernel, ones, np.empty(2, np.float16), pes=1).outputs["o_ptr"]
         np.testing.assert_array_equal(out, [4096, 4096])
     naive = np.zeros(2, np.float16)
     for row in np.ones((4096, 2), np.float16):
@@ -168,7 +168,7 @@ def test_num_f16_accumulate_sum() -> None:
 
 def test_num_f16_accumulate_softmax() -> None:
     zeros = np.zeros((4096, 2), np.float16)
-    out = kb.launch(softmax_rows, zeros, np.empty((4096, 2), np.float16), pes=1).outputs[1]
+    out = kb.launch(softmax_rows, zeros, np.empty((4096, 2), np.float16), pes=1).outputs["o_ptr"]
     np.testing.assert_array_equal(out, np.full((4096, 2), 2.0**-12))
     np.testing.assert_array_equal(out.astype(np.float64).sum(axis=0), [1, 1])
 
@@ -176,7 +176,7 @@ def test_num_f16_accumulate_softmax() -> None:
 @pytest.mark.parametrize("out_dtype", [np.float16, np.float32])
 def test_num_f16_accumulate_dot(out_dtype: Any) -> None:
     a, b = np.ones((1, 4096), np.float16), np.ones((4096, 1), np.float16)
-    out = kb.launch(dot_4096, a, b, np.empty((1, 1), out_dtype), pes=1).outputs[2]
+    out = kb.launch(dot_4096, a, b, np.empty((1, 1), out_dtype), pes=1).outputs["o_ptr"]
     np.testing.assert_array_equal(out, [[4096]])
 
 
@@ -232,7 +232,7 @@ def test_num_bf16_as_bits(name: str) -> None:
 
     seen: list[Any] = []
     want = np.array(expected, dtype)
-    out = kb.launch(kernel, A, B, np.empty(want.shape, dtype), pes=1).outputs[2]
+    out = kb.launch(kernel, A, B, np.empty(want.shape, dtype), pes=1).outputs["o_ptr"]
     assert out.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(out, want)
     assert [np.dtype(getattr(t, "np", t)) for t in seen] == [np.dtype(dtype)]
@@ -242,7 +242,7 @@ def test_num_bf16_as_bits_sum_keeps_nan() -> None:
     def kernel(a_ptr: Any, o_ptr: Any, *, tl: Any) -> None:
         tl.store(o_ptr, tl.sum(tl.load(a_ptr, (3,))))
 
-    out = kb.launch(kernel, np.array([1, 2, NAN], bf16), np.empty(1, bf16), pes=1).outputs[1]
+    out = kb.launch(kernel, np.array([1, 2, NAN], bf16), np.empty(1, bf16), pes=1).outputs["o_ptr"]
     assert np.isnan(out[0])
-    whole = kb.launch(kernel, np.array([1, 2, 4], bf16), np.empty(1, bf16), pes=1).outputs[1]
+    whole = kb.launch(kernel, np.array([1, 2, 4], bf16), np.empty(1, bf16), pes=1).outputs["o_ptr"]
     assert whole[0] == 7
