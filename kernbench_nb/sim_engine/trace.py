@@ -83,7 +83,7 @@ class Kind:
     flops
         2*m*n*k of the products; 0 elsewhere.
     elements
-        Elements that the math engine works on; 0 elsewhere.
+        Elements that the math engine works on, or that a dma or ipc row moves; 0 elsewhere.
     shapes
         Shapes of the operands and of the result.
     ty
