@@ -61,7 +61,7 @@ BENCHES = {
             "gqa_prefill",
             "prefill on a ring of cubes: K and V blocks travel",
             entry.prefill,
-            {"T_q": 256, "S_kv": 256, "h_q": 8, "h_kv": 1, "d": 128},
+            {"T_q": 128, "S_kv": 128, "h_q": 8, "h_kv": 1, "d": 128},
         ),
         Bench(
             "flash_attention",
@@ -90,7 +90,7 @@ def find_bench(name: str) -> Bench:
     found = BENCHES.get(name)
     if found is None:
         near = difflib.get_close_matches(name, BENCHES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(f"no bench is called {name!r}{hint} There are: {', '.join(BENCHES)}.")
     return found
 
