@@ -10,7 +10,7 @@ import numpy as np
 from kernbench_nb.dtypes import resolve_dtype
 from kernbench_nb.errors import PlacementError
 from kernbench_nb.policy.placement.dp import DPPolicy
-from kernbench_nb.runtime_api.launch import Grid, run_kernel
+from kernbench_nb.runtime_api.launch import Grid, members, run_kernel
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.tensor import Array, Tensor, TensorAt, host_array, poisoned
 from kernbench_nb.runtime_api.types import Device
@@ -122,10 +122,11 @@ class BenchContext:
         ]
         grid = launch_grid(tensors)
         spec = self.spec
-        sips, cubes, pes = grid
-        everyone = [spec.global_pe(s, c, p) for s in range(sips) for c in range(cubes) for p in range(pes)]
         shared = {
-            holder for tensor in tensors for pe in everyone if (holder := tensor.holder(pe, spec)) != pe
+            holder
+            for tensor in tensors
+            for pe in members(spec, grid)
+            if (holder := tensor.holder(pe, spec)) != pe
         }
         if _auto_dim_remap:
             refuse_ambiguous(args, tensors)

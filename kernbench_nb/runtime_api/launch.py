@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from kernbench_nb.ccl.sfr_config import OPPOSITE, default_table
+from kernbench_nb.ccl.sfr_config import (
+    OPPOSITE,
+    Table,
+    chain_table,
+    default_table,
+    merge_tables,
+    mesh_table,
+    sip_table,
+)
 from kernbench_nb.errors import PlacementError
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import RunResult
@@ -18,7 +26,7 @@ from kernbench_nb.sim_engine import GraphEngine
 from kernbench_nb.topology import Topology, resolve_topology
 from kernbench_nb.triton_emu import TLContext
 
-__all__ = ["launch", "pe_grid", "run_kernel"]
+__all__ = ["attach", "launch", "members", "pe_grid", "run_kernel"]
 
 Grid = tuple[int, int, int]
 """How many SIPs, cubes of each, PEs of each cube take part."""
@@ -52,9 +60,16 @@ def run_kernel(
         Safety level.
     recorder
         Keeps values at the end of each tile.
+
+    Raises
+    ------
+    TypeError
+        If the kernel does not take these arguments; before anything runs.
     """
     topology = engine.topology
     sips, cubes, pes = grid
+    calls = {pe: arguments(pe) for pe in members(topology, grid)}
+    _check_call(kernel, *calls[0])
     here = _invoke.__code__
 
     def program_on(sip: int, cube: int, pe: int) -> Callable[[Any], None]:
@@ -73,7 +88,7 @@ def run_kernel(
                 runner=here,
                 record=recorder,
             )
-            args, more = arguments(port.pe)
+            args, more = calls[port.pe]
             try:
                 _invoke(kernel, args, more, tl)
                 port.finish(tl.finish())
@@ -96,21 +111,45 @@ def _invoke(kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, 
     kernel(*args, **more, tl=tl)
 
 
-def pe_grid(topology: Topology, pes: int | None, cubes: int | None) -> Grid:
+def _check_call(kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, Any]) -> None:
+    """Check that the kernel takes these arguments and ``tl``: an error here comes before anything runs."""
+    try:
+        signature = inspect.signature(kernel)
+    except ValueError:  # a callable that does not say what it takes
+        return
+    try:
+        signature.bind(*args, **more, tl=None)
+    except TypeError as error:
+        raise TypeError(
+            f"{error}: the kernel is {getattr(kernel, '__name__', kernel)}{signature}, and was given {len(args)} "
+            f"positional arguments{''.join(f', {name}=' for name in more)}; tl= is added to them."
+        ) from None
+
+
+def members(topology: Topology, grid: Grid) -> list[int]:
+    """Global indices of the PEs of a grid, in order."""
+    sips, cubes, pes = grid
+    return [topology.global_pe(s, c, p) for s in range(sips) for c in range(cubes) for p in range(pes)]
+
+
+def pe_grid(topology: Topology, pes: Any, cubes: Any) -> Grid:
     """SIPs, cubes and PEs a cube for `pes` PEs in all.
 
-    Up to one cube's PEs stand in one cube (unless `cubes` says otherwise); more must fill whole cubes.
+    Up to one cube's PEs stand in one cube (unless `cubes` says otherwise); more must fill whole cubes. With only
+    `cubes` given there is one PE in each.
 
     Raises
     ------
     PlacementError
         If the machine has no such grid; the numbers are named.
     """
-    per_cube, per_sip = topology.pes_per_cube, topology.cubes_per_sip
-    pes = (cubes or 1) if pes is None else pes
     for what, count in (("pes", pes), ("cubes", cubes)):
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        if count is None:
+            continue
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
             raise PlacementError(f"{what} must be a whole number from 1 on, got {count!r}")
+    per_cube, per_sip = topology.pes_per_cube, topology.cubes_per_sip
+    pes = int((cubes or 1) if pes is None else pes)
     if cubes is None:
         if pes <= per_cube:
             return 1, 1, pes
@@ -120,6 +159,7 @@ def pe_grid(topology: Topology, pes: int | None, cubes: int | None) -> Grid:
                 f"multiple of that, such as {pes // per_cube * per_cube} or {(pes // per_cube + 1) * per_cube}."
             )
         cubes = pes // per_cube
+    cubes = int(cubes)
     if pes % cubes:
         raise PlacementError(f"pes={pes} counts all PEs and does not divide over cubes={cubes}.")
     each = pes // cubes
@@ -127,15 +167,14 @@ def pe_grid(topology: Topology, pes: int | None, cubes: int | None) -> Grid:
         raise PlacementError(
             f"pes={pes} on cubes={cubes} is {each} a cube; {topology.name!r} has {per_cube}."
         )
-    sips = 1
-    if cubes > per_sip:
-        if cubes % per_sip or cubes // per_sip > topology.sips:
-            raise PlacementError(
-                f"cubes={cubes}: topology {topology.name!r} has {topology.sips} SIPs of {per_sip} cubes; above one "
-                f"SIP's, cubes must be a multiple of {per_sip} and at most {topology.sips * per_sip}."
-            )
-        sips, cubes = cubes // per_sip, per_sip
-    return sips, cubes, each
+    if cubes <= per_sip:
+        return 1, cubes, each
+    if cubes % per_sip or cubes // per_sip > topology.sips:
+        raise PlacementError(
+            f"cubes={cubes}: topology {topology.name!r} has {topology.sips} SIPs of {per_sip} cubes; above one "
+            f"SIP's, cubes must be a multiple of {per_sip} and at most {topology.sips * per_sip}."
+        )
+    return cubes // per_sip, per_sip, each
 
 
 def launch(
@@ -183,40 +222,48 @@ def launch(
 
     Raises
     ------
+    TypeError
+        If the kernel does not take these arguments; before anything runs.
+    ValueError
+        If the kernel stored to an array that is read-only; no array is written then.
     Exception
         Whatever the kernel raised, with its own traceback, and with ``error.run``, the run so far.
     """
     machine = resolve_topology(topology)
     grid = pe_grid(machine, pes, cubes)
+    everyone = members(machine, grid)
+    recorder = Recorder.of(record, max_record_bytes, data)
     engine = GraphEngine(machine, enable_data=data, wide_links=wide_links)
-    sips, in_sip, each = grid
-    engine.install_directions(default_table(machine, in_sip, each), OPPOSITE)
+    engine.install_directions(_directions(machine, grid), OPPOSITE)
     names = _parameter_names(kernel, len(args))
     tensors: dict[str, WholeTensor] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
 
     def wrap(name: str, value: Any) -> Any:
+        """What the kernel gets for an argument; an array that is given twice is one tensor, as memory would be."""
         if not isinstance(value, np.ndarray):
             return value
+        twin = next((tensors[n] for n, array in arrays.items() if array is value), None)
         arrays[name] = value
-        tensor = tensors[name] = WholeTensor(name, value, data)
-        return tensor.pointer(0, machine)
+        tensors[name] = twin or WholeTensor(name, value, data)
+        return tensors[name].pointer(0, machine)
 
     positional = [wrap(name, value) for name, value in zip(names, args, strict=True)]
     keywords = {name: wrap(name, value) for name, value in more.items()}
-    recorder = Recorder.of(record, max_record_bytes, data)
-    everyone = frozenset(
-        machine.global_pe(s, c, p) for s in range(sips) for c in range(in_sip) for p in range(each)
-    )
 
     def result(error: BaseException | None) -> RunResult:
+        written = [tensor for tensor in dict.fromkeys(tensors.values()) if tensor.written]
         return RunResult.of(
             engine,
             kernel=kernel,
             error=error,
-            params={"pes": len(everyone), "cubes": sips * in_sip, **{k: v for k, v in more.items() if k not in arrays}},
+            params={
+                "pes": len(everyone),
+                "cubes": len(everyone) // grid[2],
+                **{k: v for k, v in more.items() if k not in arrays},
+            },
             outputs={name: tensor.numpy() for name, tensor in tensors.items()} if data else {},
-            output=written[0].numpy() if data and len(written := [t for t in tensors.values() if t.written]) == 1 else None,
+            output=written[0].numpy() if len(written) == 1 and error is None else None,
             rerun=lambda **changes: launch(
                 kernel, *args, pes=pes, cubes=cubes, topology=topology, scratch_checks=scratch_checks,
                 **{"data": data, **changes}, **more,
@@ -230,21 +277,35 @@ def launch(
             lambda pe: (positional, keywords),
             grid,
             # all PEs see the same bytes, so accesses must happen in order of time
-            shared_slices=everyone if len(everyone) > 1 else frozenset(),
+            shared_slices=frozenset(everyone if len(everyone) > 1 else ()),
             scratch_checks=scratch_checks,
             recorder=recorder,
         )
+        _write_back(arrays, tensors)
     except Exception as error:
         attach(error, result)
         raise
-    for name, tensor in tensors.items():
-        if tensor.written:
-            if not arrays[name].flags.writeable:
-                raise ValueError(
-                    f"the kernel stored to {name!r}, but the array given for it is read-only; pass a copy."
-                )
-            arrays[name][...] = tensor.numpy()
     return result(None)
+
+
+def _write_back(arrays: Mapping[str, np.ndarray[Any, Any]], tensors: Mapping[str, WholeTensor]) -> None:
+    """Put what the kernel stored into the arrays that it was given: into all of them, or into none."""
+    stored = [name for name, tensor in tensors.items() if tensor.written]
+    for name in stored:
+        if not arrays[name].flags.writeable:
+            raise ValueError(
+                f"the kernel stored to {name!r}, but the array given for it is read-only; pass a copy."
+            )
+    for name in stored:
+        arrays[name][...] = tensors[name].numpy()
+
+
+def _directions(machine: Topology, grid: Grid) -> Table:
+    """Mesh, chain and ring among a launch's own PEs; over several SIPs, those of the whole machine."""
+    sips, cubes, pes = grid
+    if sips == 1:
+        return default_table(machine, cubes, pes)
+    return merge_tables((mesh_table(machine), chain_table(machine), sip_table(machine)))
 
 
 def attach(error: Exception, result: Callable[[BaseException | None], RunResult]) -> None:
