@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from sys import _getframe
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._core import as_shape
 from kernbench_nb.triton_emu._views import Views
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture, Pointer, RecvFuture
+from kernbench_nb.triton_emu.promote import broadcasts
 
 __all__ = ["Transfers"]
 
@@ -64,7 +66,7 @@ class Transfers(Views):
         other
             What masked lanes hold: a number or a tile. Without it they are poison (NaN for floats).
         out
-            A contiguous tile of this shape and dtype to load into, instead of allocating.
+            A tile of this shape to load into, instead of allocating; converted to its dtype.
         name
             What views call it.
 
@@ -72,6 +74,8 @@ class Transfers(Views):
         ------
         OutOfBoundsError
             If the tile leaves the shard, naming tensor, shard, offset and extent.
+        ShapeError, DTypeError
+            If `mask`, `other`, `out` or `dtype` do not fit.
         """
         frame = _getframe(1)
         if frame is not self._frame:
@@ -83,7 +87,7 @@ class Transfers(Views):
         if out is not None:
             self._wrote(out)
         if self._data and handle.ty.n:
-            handle.arr[...] = fill if source is None else source
+            _deliver(handle, source, fill)
         return handle
 
     def load_async(
@@ -137,26 +141,22 @@ class Transfers(Views):
                 f"load: dtype={resolve_dtype(dtype)} but tensor {shard.tensor!r} is {shard.dtype}, and DMA does not "
                 f"convert: load it as {shard.dtype}, then .to({resolve_dtype(dtype)})."
             )
+        target = None if out is None else self._own(out, "out=").ty
         try:
-            kind, steps, low, high = shard.kinds[shape, strides, out is None]
+            kind, steps, low, high = shard.kinds[shape, strides, target]
         except (KeyError, TypeError):
-            kind, steps, low, high = self._load_kind(shard, shape, strides, out is None)
+            kind, steps, low, high = self._load_kind(shard, shape, strides, target)
         offset = ptr.offset
         lanes = None
-        if mask is not None:
-            for operand in (mask, other):
-                if operand.__class__ is Handle and operand.arena.guard:
-                    self._inspect(operand)
-            if self._data:
-                lanes = _lanes(shard, offset, kind.ty.shape, steps, mask, "masked load")
-        elif offset + high >= shard.n or offset + low < 0:
-            shard.check(offset, kind.ty.shape, steps, "load")
+        if mask is not None or other is not None:
+            mask = self._mask(mask, other, kind.ty.shape, "load")
+        if mask is None:
+            if offset + high >= shard.n or offset + low < 0:
+                shard.check(offset, kind.ty.shape, steps, "load")
+        elif self._data:
+            lanes = _lanes(shard, offset, kind.ty.shape, steps, mask, "masked load")
         if out is not None:
             self._inspect_target(out, (), False)
-            if out.ty is not kind.ty:
-                raise ShapeError(
-                    f"load: out= is {out.ty}, the tile is {kind.ty}; out= must be contiguous and match."
-                )
             handle = out
         else:
             handle = self._result(kind, None, name, frame)
@@ -170,22 +170,46 @@ class Transfers(Views):
         return handle, ready, shard.window(offset, kind.ty.shape, steps), None
 
     def _load_kind(
-        self, shard: Shard, shape: Any, strides: Any, allocates: bool
+        self, shard: Shard, shape: Any, strides: Any, target: TileType | None
     ) -> tuple[Kind, Shape | None, int, int]:
         """The kind of a load, its element strides (None: row-major), and its lowest and highest element offset."""
         to = as_shape(shape, "load")
-        steps = None if strides is None else tuple(int(t) for t in strides)
-        if steps is not None and len(steps) != len(to):
-            raise ShapeError(f"load: shape {to} has {len(to)} dimensions, strides {steps} has {len(steps)}.")
-        ty = tile_type(to, shard.dtype)
-        kind = self._kinds.dma("dma_read", shard.tensor, ty, ty.nbytes, *self._dma_cost(ty.nbytes), allocates)
+        steps = _steps(strides, to, "load")
+        nbytes = prod(to) * shard.dtype.itemsize
+        ty = self._kinds.target("load", to, shard.dtype, target)
+        kind = self._kinds.dma("dma_read", shard.tensor, ty, nbytes, *self._dma_cost(nbytes), target is None)
         walks = [(n - 1) * t for n, t in zip(to, row_major(to) if steps is None else steps, strict=True)]
         low, high = sum(w for w in walks if w < 0), sum(w for w in walks if w > 0)
         if ty.n == 0:  # touches nothing, wherever it points
             low, high = shard.n, -shard.n - 1
         found = kind, steps, low, high
-        shard.kinds[to, steps, allocates] = found
+        shard.kinds[to, steps, target] = found
         return found
+
+    def _mask(self, mask: Any, other: Any, shape: Shape, op: str) -> Any:
+        """A checked mask: a tile, or False; None if it lets everything through."""
+        if mask is None:
+            raise ValueError(f"{op}: other= says what masked lanes hold, and there is no mask=.")
+        for what, value in (("mask", mask), ("other", other)):
+            if value.__class__ is Handle:
+                self._own(value, f"{op}: {what}=")
+                if what == "mask" and value.ty.dtype is not bool_:
+                    raise DTypeError(
+                        f"{op}: mask= is {value.ty}, but a mask is bool: compare with something."
+                    )
+                if not broadcasts(value.ty.shape, shape):
+                    raise ShapeError(
+                        f"{op}: {what}= of shape {value.ty.shape} does not broadcast to the tile's {shape}."
+                    )
+                if value.arena.guard:
+                    self._inspect(value)
+            elif what == "mask" and not isinstance(value, (bool, np.bool_)):
+                raise TypeError(f"{op}: mask= must be a bool tile or a bool, got {_kind_of(value)}")
+            elif what == "other" and not isinstance(value, (int, float, np.generic, None.__class__)):
+                raise TypeError(f"{op}: other= must be a number or a tile, got {_kind_of(value)}")
+        if mask.__class__ is Handle:
+            return mask
+        return None if mask else False
 
     def _dma_cost(self, nbytes: int) -> tuple[int, int]:
         """(from start to data, busy) of one's own slice, in ps."""
@@ -228,7 +252,7 @@ class Transfers(Views):
             if self._data:
                 source = future.source
                 if handle.ty.n:
-                    handle.arr[...] = future.fill if source is None else source
+                    _deliver(handle, source, future.fill)
                 if source is not None:
                     future.shard.release(future)
                 future.source = future.fill = None
@@ -266,14 +290,10 @@ class Transfers(Views):
         self._own(value, "store")
         if value.arena.guard:
             self._inspect(value)
-        if mask.__class__ is Handle:
-            self._inspect(mask)
         shape = value.ty.shape
-        steps = None if strides is None else tuple(int(t) for t in strides)
-        if steps is not None and len(steps) != len(shape):
-            raise ShapeError(
-                f"store: value {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}."
-            )
+        steps = _steps(strides, shape, "store")
+        if mask is not None:
+            mask = self._mask(mask, None, shape, "store")
         if mask is None:
             shard.check(ptr.offset, shape, steps, "store")
         key = ("store", value.ty)
@@ -414,7 +434,7 @@ class Transfers(Views):
         shape, dtype
             Of the message.
         out
-            A contiguous tile to receive into, instead of allocating.
+            A tile of this shape to receive into, instead of allocating; converted to its dtype.
         name
             What views call it.
 
@@ -426,11 +446,17 @@ class Transfers(Views):
             If nobody will ever send it.
         """
         frame = self._enter(_getframe(1))
-        handle = self._recv_target(shape, dtype, out, name, frame)
+        top = self._scratch.top
+        ty, handle = self._recv_target(shape, dtype, out, name, frame)
         issue = self._now + self._dispatch
-        ty = handle.ty
-        end, payload, peer = self._sink.recv(issue, direction, ty.shape, ty.dtype.name, self._line_of(frame))
-        self._received(handle, direction, issue, end, payload, peer, out is None, name, frame)
+        try:
+            end, payload, peer = self._sink.recv(
+                issue, direction, ty.shape, ty.dtype.name, self._line_of(frame)
+            )
+        except BaseException:
+            self._scratch.rewind(top)
+            raise
+        self._received(ty, handle, direction, issue, end, payload, peer, out is None, name, frame)
         return handle
 
     def recv_async(
@@ -438,33 +464,40 @@ class Transfers(Views):
     ) -> RecvFuture:
         """Announce a receive and go on; the message is taken at `wait`. Same arguments as `recv`."""
         frame = self._enter(_getframe(1))
-        handle = self._recv_target(shape, dtype, out, name, frame)
-        self._now = issue = self._now + self._dispatch
+        top = self._scratch.top
         future = RecvFuture()
+        future.ty, future.handle = self._recv_target(shape, dtype, out, name, frame)
         future.tl = self  # type: ignore[assignment]
-        future.handle = handle
         future.direction = direction
-        future.issue_ps = issue
+        future.issue_ps = self._now + self._dispatch
         future.allocated = out is None
         future.name = name
         future.done = False
-        future.number = self._sink.post_recv(issue, direction, self._line_of(frame))
+        try:
+            future.number = self._sink.post_recv(future.issue_ps, direction, self._line_of(frame))
+        except BaseException:
+            self._scratch.rewind(top)
+            raise
+        self._now = future.issue_ps
         self._flight.append(future)
-        self._guard(handle)
+        self._guard(future.handle)
         return future
 
     def _finish_recv(self, future: RecvFuture) -> None:
         if future.done:
             return
+        if future.tl is not self:
+            raise ValueError("wait: this future belongs to another PE or another launch.")
         frame = self._enter(_getframe(2))
         future.done = True
         self._flight.remove(future)
-        ty = future.handle.ty
+        ty = future.ty
         end, payload, peer = self._sink.take(
             self._now, future.direction, future.number, ty.shape, ty.dtype.name, self._line_of(frame)
         )
         end = max(end, future.issue_ps)
         self._received(
+            ty,
             future.handle,
             future.direction,
             future.issue_ps,
@@ -478,33 +511,31 @@ class Transfers(Views):
 
     def _recv_target(
         self, shape: Any, dtype: Any, out: Handle | None, name: str | None, frame: FrameType
-    ) -> Handle:
+    ) -> tuple[TileType, Handle]:
+        """The type of the message, and where it goes."""
         ty = tile_type(as_shape(shape, "recv"), resolve_dtype(dtype))
         if out is not None:
+            self._kinds.target("recv", ty.shape, ty.dtype, self._own(out, "out=").ty)
             self._inspect_target(out, (), False)
-            if out.ty is not ty:
-                raise ShapeError(
-                    f"recv: out= is {out.ty}, the message is {ty}; out= must be contiguous and match."
-                )
-            return out
+            return ty, out
         scratch = self._scratch
         addr = scratch.top
         if addr + ty.size <= scratch.fast_top:
             scratch.top = addr + ty.size
         else:
             addr = self._take(Kind("ipc_recv", "ipc", ty=ty, size=ty.size), name, frame)
-        return self._handle(addr, ty, scratch.arena)
+        return ty, self._handle(addr, ty, scratch.arena)
 
     def _received(
-        self, handle: Handle, direction: str | int, issue: int, end: int, payload: Any, peer: int, allocated: bool,
-        name: str | None, frame: FrameType,
+        self, ty: TileType, handle: Handle, direction: str | int, issue: int, end: int, payload: Any, peer: int,
+        allocated: bool, name: str | None, frame: FrameType,
     ) -> None:  # fmt: skip
         self._now = max(self._now, end)
         self._wrote(handle)
-        kind = self._kinds.message("ipc_recv", handle.ty, direction, peer, 0, allocated)
+        kind = self._kinds.message("ipc_recv", ty, direction, peer, 0, allocated)
         self._log((kind.index, end, handle.addr, -1, issue, name, self._chain, frame.f_lasti))
-        if self._data:
-            handle.arr[...] = payload
+        if self._data and ty.n:
+            _deliver(handle, payload, None)
 
     def barrier(self) -> None:
         """Wait until every PE of the launch is here."""
@@ -523,13 +554,7 @@ def _lanes(
     shard: Shard, offset: int, shape: Shape, steps: Shape | None, mask: Any, verb: str
 ) -> tuple[Any, Any]:
     """Which elements a mask lets through, and their addresses in the shard, which must lie inside."""
-    truth = mask.arr != 0 if mask.__class__ is Handle else np.asarray(mask, np.bool_)
-    try:
-        allowed = np.broadcast_to(truth, shape)
-    except ValueError:
-        raise ShapeError(
-            f"{verb}: mask of shape {truth.shape} does not broadcast to the tile's {shape}."
-        ) from None
+    allowed = np.broadcast_to(mask.arr != 0 if mask.__class__ is Handle else mask, shape)
     where = _addresses(offset, shape, steps)[allowed]
     for edge in (int(where.min()), int(where.max())) if where.size else ():
         shard.check(edge, (), None, verb)
@@ -546,8 +571,32 @@ def _filled(shard: Shard, ty: TileType, allowed: Any, where: Any, other: Any) ->
             fill, np.broadcast_to(other.arr if other.__class__ is Handle else np.asarray(other), ty.shape)
         )
     assert shard.data is not None
-    fill[allowed] = shard.data[where]
+    read = np.empty(where.shape, ty.dtype.np)
+    numerics.convert(read, shard.data[where])
+    fill[allowed] = read
     return fill
+
+
+def _deliver(handle: Handle, source: Any, fill: Any) -> None:
+    """Write what was loaded: `source`, or else the `fill` of a masked load, which has the handle's dtype already."""
+    if source is None:
+        handle.arr[...] = fill
+    elif source.dtype == handle.arr.dtype:
+        handle.arr[...] = source
+    else:
+        numerics.convert(handle.arr, source)
+
+
+def _steps(strides: Any, shape: Shape, op: str) -> Shape | None:
+    """Element strides as a tuple of integers, one for each dimension; None if none are given."""
+    if strides is None:
+        return None
+    steps = tuple(int(t.__index__()) for t in strides)
+    if len(steps) != len(shape):
+        raise ShapeError(
+            f"{op}: shape {shape} has {len(shape)} dimensions, strides {steps} has {len(steps)}."
+        )
+    return steps
 
 
 def _addresses(offset: int, shape: Shape, steps: Shape | None) -> Any:

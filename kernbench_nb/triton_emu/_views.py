@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from kernbench_nb.dtypes import DType
 from kernbench_nb.errors import DTypeError, ShapeError
@@ -12,7 +15,7 @@ from kernbench_nb.memory.layout import Shape
 from kernbench_nb.triton_emu._core import as_shape
 from kernbench_nb.triton_emu._reduce import Reductions
 from kernbench_nb.triton_emu.handles import Handle
-from kernbench_nb.triton_emu.promote import broadcast_shapes, normal_axis, reshape_strides
+from kernbench_nb.triton_emu.promote import broadcast_shapes, broadcasts, normal_axis, reshape_strides
 
 __all__ = ["Views"]
 
@@ -20,6 +23,27 @@ __all__ = ["Views"]
 def _sequence(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of ``f(1, 2)`` and of ``f((1, 2))`` alike."""
     return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else parts
+
+
+def _index_key(part: Any) -> Any:
+    """One part of an index, hashable and without tiles: an integer, a triple for a slice, None or an ellipsis.
+
+    Raises
+    ------
+    ShapeError
+        For anything else.
+    """
+    if part is None or part is Ellipsis or part.__class__ is int:
+        return part
+    if part.__class__ is slice:
+        bounds = part.start, part.stop, part.step
+        return tuple([b if b is None or b.__class__ is int else operator.index(b) for b in bounds])
+    if isinstance(part, (Handle, bool, np.bool_)) or not hasattr(part, "__index__"):
+        raise ShapeError(
+            f"x[...]: tiles are indexed by slices, None and integers, got {type(part).__name__}; a gather is a load, "
+            "a choice is tl.where."
+        )
+    return operator.index(part)
 
 
 class Views(Reductions):
@@ -124,15 +148,16 @@ class Views(Reductions):
         Raises
         ------
         ShapeError
-            For too many indices, an integer out of range, a negative step, or a tile as an index.
+            For too many indices, an integer out of range, a step that is not positive, or a tile as an index.
         """
         self._own(x, "x[...]")
         ty = x.ty
-        parts = index if isinstance(index, tuple) else (index,)
-        key = tuple((p.start, p.stop, p.step) if p.__class__ is slice else p for p in parts)
+        key = tuple([_index_key(p) for p in (index if index.__class__ is tuple else (index,))])
         found = ty.indexed.get(key)
         if found is None:
-            found = ty.indexed[key] = self._indexed(ty, parts)
+            found = ty.indexed[key] = self._indexed(
+                ty, tuple(slice(*p) if p.__class__ is tuple else p for p in key)
+            )
         return self._view(x, found[1], found[0])
 
     def _indexed(self, ty: TileType, parts: tuple[Any, ...]) -> tuple[int, TileType]:
@@ -141,7 +166,7 @@ class Views(Reductions):
             raise ShapeError(f"x[...]: {used} indices for a tile of shape {ty.shape}.")
         fill = (slice(None),) * (len(ty.shape) - used)
         full: list[Any] = []
-        for p in parts if Ellipsis in [q for q in parts if not isinstance(q, Handle)] else (*parts, Ellipsis):
+        for p in parts if Ellipsis in parts else (*parts, Ellipsis):
             full.extend(fill if p is Ellipsis else (p,))
         shape: list[int] = []
         strides: list[int] = []
@@ -161,17 +186,12 @@ class Views(Reductions):
                 shape.append(n)
                 strides.append(stride * step)
                 offset += start * stride if n else 0
-            elif isinstance(p, int) and not isinstance(p, bool):
+            else:
                 if not -extent <= p < extent:
                     raise ShapeError(
                         f"x[...]: index {p} is out of range for extent {extent} of shape {ty.shape}."
                     )
                 offset += (p % extent) * stride
-            else:
-                raise ShapeError(
-                    f"x[...]: tiles are indexed by slices, None and integers, got {type(p).__name__}; a gather is a "
-                    "load, a choice is tl.where."
-                )
         return offset * ty.dtype.itemsize, tile_type(tuple(shape), ty.dtype, tuple(strides))
 
     def broadcast_to(self, input: Handle, *shape: Any) -> Handle:
@@ -180,16 +200,21 @@ class Views(Reductions):
         Raises
         ------
         ShapeError
-            If an extent is neither equal nor 1.
+            If the ranks differ (a scalar goes everywhere), or an extent is neither equal nor 1.
         """
         self._own(input, "broadcast_to")
-        ty = input.ty
+        rank = len(input.ty.shape)
         to = as_shape(_sequence(shape), "broadcast_to")
-        lead = len(to) - len(ty.shape)
-        if lead < 0 or any(m not in (1, n) for m, n in zip(ty.shape, to[lead:], strict=True)):
+        if rank not in (0, len(to)) or not broadcasts(input.ty.shape, to):
             raise ShapeError(
-                f"broadcast_to: shape {ty.shape} does not broadcast to {to}: extents must be equal or 1."
+                f"broadcast_to: shape {input.ty.shape} does not broadcast to {to}: ranks must be equal, extents equal "
+                "or 1; index it with None to add a dimension."
             )
+        return self._stretched(input, to)
+
+    def _stretched(self, input: Handle, to: Shape) -> Handle:
+        ty = input.ty
+        lead = len(to) - len(ty.shape)
         strides = (0,) * lead + tuple(
             0 if m == 1 and n != 1 else t for m, n, t in zip(ty.shape, to[lead:], ty.strides, strict=True)
         )
@@ -213,8 +238,8 @@ class Views(Reductions):
         self._own(input, "broadcast")
         if isinstance(other, Handle):
             shape = broadcast_shapes(input.ty, other.ty, "broadcast")
-            return self.broadcast_to(input, *shape), self.broadcast_to(other, *shape)
-        return self.broadcast_to(input, *as_shape(other, "broadcast"))
+            return self._stretched(input, shape), self._stretched(self._own(other, "broadcast"), shape)
+        return self.broadcast_to(input, as_shape(other, "broadcast"))
 
     def _bitcast(self, x: Handle, dtype: DType) -> Handle:
         if dtype.itemsize != x.ty.dtype.itemsize:

@@ -442,11 +442,14 @@ class RecvFuture:
     ----------
     handle
         The destination; it must not be read before the wait.
+    ty
+        Type of the message; the destination may have another dtype.
     """
 
-    __slots__ = ("allocated", "direction", "done", "handle", "issue_ps", "name", "number", "tl")
+    __slots__ = ("allocated", "direction", "done", "handle", "issue_ps", "name", "number", "tl", "ty")
 
     tl: TLContext
+    ty: TileType
     handle: Handle
     direction: str | int
     issue_ps: int

@@ -151,7 +151,7 @@ class Kinds:
                     f"// needs integers, as in Triton, got {a.dtype} and {b.dtype}; use tl.floor(x / y)."
                 )
             result = bool_ if op in COMPARISONS else common
-            target = self._target(op, shape, result, out)
+            target = self.target(op, shape, result, out)
             run = numerics.binary(op, a.dtype, b.dtype, common, result, target.dtype)
             kind = self._math(op, target, (a.shape, b.shape), run, out)
             self._known[key] = kind
@@ -176,7 +176,7 @@ class Kinds:
                 check_bits("~", a.dtype)
             if op == "neg":
                 check_number("-x", a.dtype)
-            target = self._target(op, a.shape, a.dtype, out)
+            target = self.target(op, a.shape, a.dtype, out)
             kind = self._math(op, target, (a.shape,), numerics.unary(op, a.dtype, a.dtype, target.dtype), out)
             self._known[key] = kind
         if out is None:
@@ -187,7 +187,7 @@ class Kinds:
         """Conversion to another dtype."""
 
         def make() -> Kind:
-            target = self._target("cast", a.shape, dtype, out)
+            target = self.target("cast", a.shape, dtype, out)
             run = numerics.unary("cast", a.dtype, dtype, target.dtype)
             return self._math("cast", target, (a.shape,), run, out)
 
@@ -197,7 +197,7 @@ class Kinds:
         """`copy` (into a handle that exists) or `clone` (into a new one): bytes moved by the math engine."""
 
         def make() -> Kind:
-            target = self._target(op, a.shape, a.dtype, out)
+            target = self.target(op, a.shape, a.dtype, out)
             run = numerics.unary(op, a.dtype, target.dtype, target.dtype)
             return self._kind(
                 op,
@@ -219,7 +219,7 @@ class Kinds:
             common = common_dtype(x.dtype, y.dtype, "where")
             inner = tile_type(broadcast_shapes(x, y, "where"), common)
             shape = broadcast_shapes(c, inner, "where")
-            target = self._target("where", shape, common, out)
+            target = self.target("where", shape, common, out)
             return self._math("where", target, (c.shape, x.shape, y.shape), numerics.where(common), out)
 
         return self._memo(("where", c, x, y, out), make)
@@ -230,7 +230,7 @@ class Kinds:
         def make() -> Kind:
             common = common_dtype(common_dtype(x.dtype, y.dtype, op), z.dtype, op)
             inner = tile_type(broadcast_shapes(x, y, op), common)
-            target = self._target(op, broadcast_shapes(inner, z, op), common, out)
+            target = self.target(op, broadcast_shapes(inner, z, op), common, out)
             run = numerics.fma(common) if op == "fma" else numerics.clamp(common)
             return self._math(op, target, (x.shape, y.shape, z.shape), run, out)
 
@@ -240,7 +240,7 @@ class Kinds:
         """`full` and `arange`."""
 
         def make() -> Kind:
-            return self._math(op, self._target(op, shape, dtype, out), (), None, out)
+            return self._math(op, self.target(op, shape, dtype, out), (), None, out)
 
         return self._memo((op, shape, dtype, out), make)
 
@@ -254,7 +254,7 @@ class Kinds:
         def make() -> Kind:
             at = None if axis is None else normal_axis(axis, a.shape, op)
             result = reduction_dtype(op, a.dtype)
-            target = self._target(op, reduced_shape(a.shape, at, keep_dims, op), result, out)
+            target = self.target(op, reduced_shape(a.shape, at, keep_dims, op), result, out)
             run = numerics.reduction(op, a.dtype, target.dtype, at, keep_dims)
             if target.dtype is not result:
                 run = numerics.reduction(op, a.dtype, result, at, keep_dims)
@@ -275,7 +275,7 @@ class Kinds:
             else:
                 result = reduction_dtype("sum", a.dtype)
                 cost, run = self.costs.reduce_ps(op, a.n), numerics.cumsum(result, at)
-            target = self._target(op, a.shape, result, out)
+            target = self.target(op, a.shape, result, out)
             return self._kind(op, "math", cost, target, (a.shape,), run, out, elements=a.n)
 
         return self._memo((op, a, axis, out), make)
@@ -298,7 +298,7 @@ class Kinds:
                 raise ShapeError(
                     f"dot: acc has shape {acc.shape}, the product of {a.shape} and {b.shape} has {shape}."
                 )
-            target = self._target("dot", shape, result, out)
+            target = self.target("dot", shape, result, out)
             run = numerics.dot(a.dtype, b.dtype, work, result, target.dtype, acc is not None)
             cost = self.costs.gemm_ps(batch, m, n, k)
             return self._kind(
@@ -353,7 +353,14 @@ class Kinds:
             kind = self._known[key] = make()
         return kind
 
-    def _target(self, op: str, shape: Shape, dtype: DType, out: TileType | None) -> TileType:
+    def target(self, op: str, shape: Shape, dtype: DType, out: TileType | None) -> TileType:
+        """Where a result goes: the type of ``out=``, or a new tile's.
+
+        Raises
+        ------
+        ShapeError
+            If ``out=`` has another shape, or is a broadcast view.
+        """
         if out is None:
             return tile_type(shape, dtype)
         if out.shape != shape:

@@ -11,6 +11,7 @@ from kernbench_nb.memory.layout import row_major
 
 __all__ = [
     "broadcast_shapes",
+    "broadcasts",
     "check_bits",
     "check_float",
     "check_number",
@@ -83,6 +84,11 @@ def broadcast_shapes(a: TileType, b: TileType, op: str) -> Shape:
             )
         out.append(n if m == 1 else m)
     return tuple(out)
+
+
+def broadcasts(shape: Shape, to: Shape) -> bool:
+    """Whether a shape broadcasts to another: ranks aligned at the right, extents equal or 1."""
+    return len(shape) <= len(to) and all(m in (1, n) for m, n in zip(shape[::-1], to[::-1], strict=False))
 
 
 def matmul_shape(a: TileType, b: TileType) -> tuple[int, int, int, int, Shape]:
