@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import warnings
 from collections.abc import Callable
 from sys import _getframe
 from types import CodeType
@@ -18,7 +19,7 @@ from kernbench_nb.sim_engine.trace import KindTable, Trace
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._core import as_shape, cdiv
 from kernbench_nb.triton_emu._transfer import Transfers
-from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.handles import Handle, LoadFuture
 from kernbench_nb.triton_emu.kinds import Costs, FreeOfCharge, Kinds
 from kernbench_nb.triton_emu.sink import Recorder, Sink
 
@@ -174,13 +175,25 @@ class TLContext(Transfers):
         """
         if end < start:
             raise ValueError(f"arange: end {end} is below start {start}")
-        values = (lambda: np.arange(start, end)) if self._data else None
-        return self._create("arange", (end - start,), i32, values, out, name, _getframe(1))
+        return self._create(
+            "arange", (end - start,), i32, lambda: np.arange(start, end), out, name, _getframe(1)
+        )
 
     def full(
         self, shape: Any, value: Any, dtype: Any, *, out: Handle | None = None, name: str | None = None
     ) -> Handle:
-        """A tile filled with a number. Costs a math operation."""
+        """A tile filled with a number. Costs a math operation.
+
+        Raises
+        ------
+        TypeError
+            If `value` is no number.
+        """
+        if not isinstance(value, (int, float, np.generic)):
+            raise TypeError(
+                f"full: value must be a number, got {type(value).__name__}; a tile is shown in another shape with "
+                "tl.broadcast_to."
+            )
         return self._create(
             "full", shape, resolve_dtype(dtype), lambda: np.asarray(value), out, name, _getframe(1)
         )
@@ -199,15 +212,18 @@ class TLContext(Transfers):
         return self._create("full", ty.shape, ty.dtype, lambda: np.asarray(0), out, name, _getframe(1))
 
     def _create(
-        self, op: str, shape: Any, dtype: DType, values: Callable[[], Any] | None, out: Handle | None,
+        self, op: str, shape: Any, dtype: DType, values: Callable[[], Any], out: Handle | None,
         name: str | None, frame: Any,
     ) -> Handle:  # fmt: skip
         frame = self._enter(frame)
         to = as_shape(shape, op)
         kind = self._kinds.create(op, to, dtype, None if out is None else self._own(out, "out=").ty)
         result = self._apply(kind, (), out, name, frame)
-        if self._data and values is not None:
-            numerics.convert(result.arr, np.broadcast_to(values(), to))
+        if self._data:
+            exact = values()
+            rounded = np.empty(exact.shape, dtype.np)
+            numerics.convert(rounded, exact)
+            numerics.convert(result.arr, np.broadcast_to(rounded, to))
         return result
 
     def empty(self, shape: Any, dtype: Any = "f32", *, name: str | None = None) -> Handle:
@@ -349,6 +365,11 @@ class TLContext(Transfers):
     def finish(self) -> int:
         """End the invocation: report what was left open, and return the clock in ps.
 
+        Warns
+        -----
+        UnwaitedLoadWarning
+            For each load or message in flight that nobody waited for.
+
         Raises
         ------
         ScopeOrderError
@@ -358,10 +379,13 @@ class TLContext(Transfers):
         trace = self._trace
         trace.end = self._now
         for future in self._flight:
-            trace.warnings.append(
-                f"{UnwaitedLoadWarning.__name__}: the load of {self._title(future.handle)}, made"
-                f"{self._made(future.handle)}, was never waited on before the kernel ended on PE {trace.pe}"
+            what = "load" if isinstance(future, LoadFuture) else "message"
+            text = (
+                f"the {what} into {self._title(future.handle)}, made{self._made(future.handle)}, was never waited on "
+                "before the kernel ended"
             )
+            trace.warnings.append(f"{UnwaitedLoadWarning.__name__}: {text} on PE {trace.pe}")
+            warnings.warn(text, UnwaitedLoadWarning, stacklevel=2)  # without the PE: one text for all of them
         if self._scratch.depth:
             raise ScopeOrderError(
                 f"the kernel ended on PE {trace.pe} with scope {self._scratch.arena.path!r} still open; enter scopes "
