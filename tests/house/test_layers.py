@@ -22,6 +22,9 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("benches",),
     ("analysis",),
     ("plots", "widgets", "export"),
+    # what the command line is made of: keys of benches, words about a run, and the tour
+    ("_settings", "_terminal"),
+    ("_tour",),
     ("cli",),
     ("__main__",),
 )
@@ -30,7 +33,9 @@ LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
 # (room, room below it) -> the only modules of the lower room that it may know.
 NARROW = {
     # The language fills rows of a trace, and reads them for its errors; it knows no engine, and so runs alone too.
-    ("triton_emu", "sim_engine"): {f"{PACKAGE}.sim_engine.{module}" for module in ("trace", "source", "live")},
+    ("triton_emu", "sim_engine"): {
+        f"{PACKAGE}.sim_engine.{module}" for module in ("trace", "source", "live")
+    },
 }
 
 

@@ -1,0 +1,233 @@
+"""The tour: the main job on real data, what it says about it, and what it draws.
+
+`take` runs, `lines` words the runs, `draw` pictures them; none of them prints. Whatever a line says is read off a
+run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kernbench_nb._terminal import check_text, column_ns, pairs, scratch_text, table, wrapped
+from kernbench_nb._version import __version__
+from kernbench_nb.benches.entry import decode
+from kernbench_nb.benches.sample import sample_attention
+from kernbench_nb.errors import ScratchOverflowError
+from kernbench_nb.runtime_api.result import RunResult
+from kernbench_nb.runtime_api.text import bytes_text, grouped
+
+__all__ = ["PES", "TEXTS", "TILE", "Tour", "draw", "lines", "take"]
+
+PES = 8
+TILE = 16
+TEXTS = 5
+"""How many times over the one PE reads the text that is too long without scopes."""
+
+SIZE = (13.0, 5.5)
+"""Of a picture, in inches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """The runs that the tour tells of.
+
+    Attributes
+    ----------
+    run
+        Decode of the last token of the sample, with data.
+    worst
+        Its worst ``|error| / (1 + |reference|)`` against float64.
+    unscoped
+        The same with no scopes, in timing mode.
+    long, dead
+        `TEXTS` times the text on one PE in timing mode: with scopes, and without, which overflows.
+    """
+
+    run: RunResult
+    worst: float
+    unscoped: RunResult
+    long: RunResult
+    dead: RunResult
+
+
+def take() -> Tour:
+    """Run it all.
+
+    Raises
+    ------
+    CheckError
+        If the output differs from float64.
+    """
+    q, k, v = sample_attention()
+    query = q[-1:]
+    run = decode(query, k, v, pes=PES, tile=TILE)
+    worst = run.check()
+    unscoped = decode(query, k, v, pes=PES, tile=TILE, scoped=False, data=False)
+    # sizes are all that timing mode looks at, so the text over and over stands for a longer one
+    k_long, v_long = (np.tile(x, (TEXTS, 1, 1)) for x in (k, v))
+    long = decode(query, k_long, v_long, pes=1, tile=TILE, data=False)
+    try:
+        dead = decode(query, k_long, v_long, pes=1, tile=TILE, scoped=False, data=False)
+    except ScratchOverflowError as error:
+        dead = error.run
+    return Tour(run, worst, unscoped, long, dead)
+
+
+# -- words -----------------------------------------------------------------------------------------------------
+
+
+def lines(tour: Tour) -> Iterator[str]:
+    """What the tour says: ASCII, at most `WIDTH` columns, the same every time."""
+    yield f"kernbench_nb {__version__}: flash decode of real data on a simulated machine"
+    yield from _section("The machine", _machine(tour.run))
+    yield from _section("What is computed", wrapped(_task(tour.run)))
+    yield from _section("The sweep, tile by tile", _tiles(tour.run))
+    yield from _section("The result", _result(tour))
+    yield from _section("Without scopes", _without_scopes(tour))
+
+
+def _section(title: str, body: Sequence[str]) -> Iterator[str]:
+    yield ""
+    yield title
+    yield from (f"  {line}".rstrip() for line in body)
+
+
+def _machine(run: RunResult) -> list[str]:
+    return [part for line in run.topology.summary().splitlines() for part in wrapped(line, then="  ")]
+
+
+def _task(run: RunResult) -> str:
+    p = run.params
+    return (
+        f"A language model has read {p['S_kv']} tokens. To pick the next one, its last layer compares the "
+        f"{p['h_q']} query heads of the newest token with {p['S_kv']} keys in {p['h_kv']} KV heads (GQA, "
+        f"d = {p['d']}) and mixes as many values. Keys and values lie spread over the HBM of {len(run.pes)} PEs; "
+        f"each PE folds its own into a state (m, l, O), {p['tile']} keys at a time, one tile after the other. "
+        f"The {len(run.pes)} states merge into one, and its O / l is the output."
+    )
+
+
+def _tiles(run: RunResult) -> list[str]:
+    """The table of tiles, by PE."""
+    columns = run.tile_log.columns
+    labels = run.tile_log.rows.scopes.label
+    rows = []
+    for i in np.lexsort((columns["start_ps"], columns["pe"])).tolist():
+        at = {name: int(column[i]) for name, column in columns.items()}
+        rows.append(
+            (
+                str(at["pe"]),
+                labels[at["scope"]],
+                f"{at['keys_start']}:{at['keys_stop']}",
+                column_ns(at["start_ps"]),
+                column_ns(at["end_ps"]),
+                column_ns(at["end_ps"] - at["start_ps"]),
+                grouped(at["hbm_bytes"]),
+                grouped(at["peak_scratch"]),
+            )
+        )
+    head = ("PE", "tile", "keys", "start ns", "end ns", "takes ns", "HBM B", "peak scratch B")
+    inside, peak = int(columns["hbm_bytes"].sum()), grouped(int(columns["peak_scratch"].max()))
+    total = ("", f"all {len(rows)}", "", "", "", "", grouped(inside), peak)
+    return table(head, [*rows, total], left=(1,))
+
+
+def _result(tour: Tour) -> list[str]:
+    run, columns = tour.run, tour.run.tile_log.columns
+    inside, swept = int(columns["hbm_bytes"].sum()), int(columns["end_ps"].max())
+    hbm = (
+        f"{bytes_text(run.hbm_bytes)}: {bytes_text(inside)} of K and V, each once, and "
+        f"{bytes_text(run.hbm_bytes - inside)} of Q and O"
+    )
+    makespan = (
+        f"{column_ns(run.makespan_ps)} ns: tiles until {column_ns(swept)} ns, then {len(run.pes) - 1} merges "
+        f"and O / l; {run.bound} binds"
+    )
+    check, peak = check_text(run, tour.worst), scratch_text(run)
+    return pairs([("check", check), ("peak scratch", peak), ("HBM", hbm), ("makespan", makespan)])
+
+
+def _without_scopes(tour: Tour) -> list[str]:
+    """What the kernel that gives nothing back would have needed, and where it ends."""
+    dead, limit = tour.dead, tour.dead.topology.scratch_bytes
+    keys, refused, tiles = grouped(dead.params["S_kv"]), dead.memory_log[-1], dead.tile_log
+    last = {name: int(column[-1]) for name, column in tiles.columns.items()}
+    here = (
+        f"{bytes_text(tour.unscoped.peak_scratch)} instead of {bytes_text(tour.run.peak_scratch)}, and more "
+        "with each tile"
+    )
+    longer = (
+        f"{keys} keys in {len(tour.long.tile_log)} tiles on one PE: overflows after {len(tiles) - 1} tiles, at "
+        f"key {grouped(last['keys_start'])}"
+    )
+    overflow = (
+        f"in {tiles.rows.scopes.label[last['scope']]}, {refused.name} wants {bytes_text(refused.nbytes)}; "
+        f"{bytes_text(limit - refused.cursor_after)} are free of {bytes_text(limit)}"
+    )
+    scoped = f"the same {keys} keys on one PE take {bytes_text(tour.long.peak_scratch)}, as any length does"
+    return [
+        "The same kernel, but a tile's scratch is not given back when the tile ends:",
+        *pairs([("this text", here), (f"{TEXTS} times it", longer), ("", overflow), ("with scopes", scoped)]),
+    ]
+
+
+# -- pictures --------------------------------------------------------------------------------------------------
+
+
+def draw(tour: Tour, folder: Path) -> list[tuple[Path, str]]:
+    """Write the pictures.
+
+    Parameters
+    ----------
+    tour
+        The runs.
+    folder
+        Where to; made if it is not there.
+
+    Returns
+    -------
+    list of (path, what it shows)
+
+    Raises
+    ------
+    OSError
+        If the folder or a file cannot be written.
+    """
+    # a Figure of its own needs no pyplot, which would look for a window system
+    from matplotlib.figure import Figure
+
+    from kernbench_nb.plots import arena_timeline, engines
+
+    def side_by_side(scoped: RunResult, unscoped: RunResult) -> Figure:
+        figure = Figure(figsize=SIZE, layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        for axes, run, title in ((left, scoped, "with scopes"), (right, unscoped, "without scopes")):
+            arena_timeline(run, ax=axes)
+            axes.set_title(f"{title}: {run.params['S_kv']} keys on {len(run.pes)} PEs")
+        return figure
+
+    def busy(run: RunResult) -> Figure:
+        figure = Figure(figsize=SIZE, layout="constrained")
+        engines(run, ax=figure.subplots())
+        return figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = (
+        (
+            "arenas",
+            side_by_side(tour.run, tour.unscoped),
+            "scratch of PE 0 over time, with scopes and without",
+        ),
+        ("overflow", side_by_side(tour.long, tour.dead), f"the same on one PE and {TEXTS} times the text"),
+        ("engines", busy(tour.run), "what each engine of each PE did, and when"),
+    )
+    written = []
+    for name, figure, what in pictures:
+        path = folder / f"flash_sweep_{name}.png"
+        figure.savefig(path)
+        written.append((path, what))
+    return written

@@ -1,0 +1,238 @@
+"""The command line `kernbench-nb`: the tour, a bench by name, and what there is to run.
+
+An error is one line on stderr that says what to do; ``--traceback`` shows the rest. What is heavy is imported by the
+command that uses it, so that ``--help`` and ``list`` answer at once.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernbench_nb._version import __version__
+
+if TYPE_CHECKING:
+    from kernbench_nb._settings import Key
+    from kernbench_nb.runtime_api.result import RunResult
+
+__all__ = ["main"]
+
+
+# -- errors, one line each -------------------------------------------------------------------------------------
+
+
+class _WrongCall(click.ClickException):
+    """A call that cannot be meant; its text says what could be."""
+
+    exit_code = 2
+
+
+class _Commands(click.Group):
+    """A group that shows every error, click's own too, as one line on stderr."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; whatever it raises becomes a `click.ClickException` of one line."""
+        try:
+            return super().invoke(ctx)
+        except (click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:
+            own = isinstance(error, click.ClickException)
+            cause = error.__cause__ if own else error
+            if cause is not None and ctx.meta.get(__name__):
+                click.echo("".join(traceback.format_exception(cause)), err=True, nl=False)
+            if own:
+                raise
+            raise click.ClickException(_one_line(error)) from error
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run as a process does, which ends with 0, with 1 after an error, with 2 after a wrong call."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # all text here is ASCII, but a folder may have a name that the terminal cannot show
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            text = " ".join(error.format_message().split())
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                text += f"{'' if text.endswith(('.', '?')) else '.'} See {error.ctx.command_path} --help"
+            click.echo(f"Error: {text}", err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("Error: stopped.", err=True)
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(error: Exception) -> str:
+    """What happened, and what to do about it."""
+    from kernbench_nb.errors import KernbenchError, ScratchOverflowError
+
+    first, *rest = str(error).splitlines() or [""]
+    if isinstance(error, ScratchOverflowError):
+        return f"{first} {_make_it_fit(error.run)}; --traceback shows what is live."
+    if isinstance(error, MemoryError):
+        return f"not enough memory for the data ({first}). Run it with --timing, which makes none."
+    if isinstance(error, (KernbenchError, ValueError)):
+        return f"{first} (--traceback shows the rest)" if rest else first
+    return f"{type(error).__name__}: {first} (--traceback shows where)"
+
+
+def _make_it_fit(run: RunResult | None) -> str:
+    """What to change so that a bench fits its scratch."""
+    params: Mapping[str, Any] = {} if run is None else run.params
+    if params.get("scoped") is False:
+        return "Let tiles give their bytes back (--set scoped=True)"
+    smaller = [
+        f"--set {name}={params[name] // 2}"
+        for name in ("tile", "tile_q", "tile_kv", "rows")
+        if (params.get(name) or 0) > 1
+    ]
+    return f"Take smaller tiles, such as {' '.join(smaller)}" if smaller else "Take smaller sizes (--set)"
+
+
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    # the meta of a context is shared by those inside it, so the option may stand before or after a command's name
+    if value:
+        ctx.meta[__name__] = True
+
+
+_traceback_option = click.option(
+    "--traceback",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember,
+    help="Show all of an error, not only its one line.",
+)
+
+
+# -- commands --------------------------------------------------------------------------------------------------
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"max_content_width": 100})
+@_traceback_option
+@click.version_option(__version__, prog_name="kernbench-nb")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Attention kernels on a simulated machine."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@main.command("tour")
+@click.option(
+    "--out",
+    default=".",
+    show_default="this folder",
+    type=click.Path(path_type=Path),
+    help="Folder for the pictures; made if it is not there. Pictures of an earlier tour are replaced.",
+)
+@click.option("--no-pictures", is_flag=True, help="Write no files.")
+@_traceback_option
+def _tour(out: Path, no_pictures: bool) -> None:
+    """Run the main job, a flash decode of real data, and show what it did.
+
+    One query and 319 keys of a real model, on 8 PEs, 16 keys at a time: checked against float64, each tile in a
+    table, and beside it what the kernel would have needed without scopes. Two pictures of it are written.
+    """
+    from kernbench_nb import _tour as tour
+
+    runs = tour.take()
+    click.echo("\n".join(tour.lines(runs)))
+    if no_pictures:
+        return
+    try:
+        written = tour.draw(runs, out)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot write pictures to {click.format_filename(out)}: {error.strerror or error}. Choose another "
+            "folder with --out DIR, or write none with --no-pictures."
+        ) from error
+    click.echo("\nThe pictures")
+    for path, what in written:
+        click.echo(f"  {click.format_filename(path)}: {what}")
+
+
+@main.command("run")
+@click.argument("bench")
+@click.option(
+    "--set",
+    "given",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A size or an argument, as often as needed: --set S_kv=131072 --set tile=256. `list` shows all.",
+)
+@click.option("--timing/--data", default=None, help="Times only, or numbers too (the default).")
+@click.option("--topology", metavar="PRESET_OR_FILE", help="The machine: a preset, or a YAML file.")
+@click.option(
+    "--scratch-checks",
+    type=click.Choice(["raise", "poison", "off"]),
+    help="What happens when bytes are used that were given back; raise is the default.",
+)
+@_traceback_option
+def _run(
+    bench: str,
+    given: tuple[str, ...],
+    timing: bool | None,
+    topology: str | None,
+    scratch_checks: str | None,
+) -> None:
+    """Run BENCH on random data, and sum up what it did."""
+    from kernbench_nb._settings import keys_of, settings
+    from kernbench_nb._terminal import summary
+    from kernbench_nb.benches.registry import bench as run_bench
+    from kernbench_nb.benches.registry import find_bench
+
+    try:
+        arguments = settings(given, keys_of(find_bench(bench)))
+    except ValueError as error:
+        raise _WrongCall(str(error)) from error
+    data = None if timing is None else not timing
+    for key, value in (("data", data), ("topology", topology), ("scratch_checks", scratch_checks)):
+        if value is not None:
+            if key in arguments:
+                raise _WrongCall(f"{key} is given twice, by --set and by its own option")
+            arguments[key] = value
+    run = run_bench(bench, **arguments)
+    click.echo("\n".join(summary(run)))
+
+
+@main.command("list")
+@_traceback_option
+def _list() -> None:
+    """Show the benches with their sizes and arguments, and the machines."""
+    from kernbench_nb._settings import keys_of
+    from kernbench_nb._terminal import wrapped
+    from kernbench_nb.benches.registry import BENCHES
+    from kernbench_nb.topology import preset_names, resolve_topology
+    from kernbench_nb.topology.builder import DEFAULT_PRESET
+
+    def line(group: str, keys: Iterable[Key]) -> str:
+        words = " ".join(f"{key.name}={key.default}" for key in keys if key.group == group)
+        return "\n".join(f"  {part}" for part in wrapped(words, first=f"  {group:<11}", then=" " * 13))
+
+    click.echo("Benches: kernbench-nb run NAME --set KEY=VALUE ...\n")
+    for bench in BENCHES.values():
+        keys = keys_of(bench).values()
+        click.echo(f"  {bench.name}: {bench.about}")
+        click.echo(f"{line('sizes', keys)}\n{line('arguments', keys)}\n")
+    click.echo(f"  every bench\n{line('options', keys)}\n")
+    click.echo("Machines: --topology NAME, or a YAML file\n")
+    for name in preset_names():
+        first, *_ = resolve_topology(name).summary().splitlines()
+        click.echo(f"  {first}{' (the default)' if name == DEFAULT_PRESET else ''}")

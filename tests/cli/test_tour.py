@@ -1,0 +1,205 @@
+"""`tour`: what it prints is what the runs say, and its pictures are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+from click.testing import Result
+
+import kernbench_nb as kb
+from kernbench_nb.benches.footprint import Footprint
+from kernbench_nb.runtime_api.text import bytes_text, grouped
+
+Call = Callable[..., Result]
+Refused = Callable[..., str]
+
+PICTURES = ("flash_sweep_arenas.png", "flash_sweep_overflow.png", "flash_sweep_engines.png")
+
+
+@pytest.fixture
+def text(call: Call) -> str:
+    """What the tour prints, without pictures."""
+    result = call("tour", "--no-pictures")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return str(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, kb.RunResult]:
+    """The runs that the tour is about, made here by what a notebook types."""
+    q, k, v = kb.sample_attention()
+    more_k, more_v = np.tile(k, (5, 1, 1)), np.tile(v, (5, 1, 1))
+    with pytest.raises(kb.ScratchOverflowError) as caught:
+        kb.decode(q[-1:], more_k, more_v, pes=1, tile=16, scoped=False)
+    return {
+        "run": kb.decode(q[-1:], k, v, pes=8, tile=16),
+        "unscoped": kb.decode(q[-1:], k, v, pes=8, tile=16, scoped=False),
+        "long": kb.decode(q[-1:], more_k, more_v, pes=1, tile=16),
+        "dead": caught.value.run,
+    }
+
+
+def number(text: str) -> int:
+    """``'1 173.239'`` -> 1173239, ``'12 288'`` -> 12288."""
+    return int(re.sub(r"[ .]", "", text))
+
+
+def test_the_machine_is_told(text: str) -> None:
+    unwrapped = text.replace("\n    ", " ")
+    for line in kb.resolve_topology().summary().splitlines():
+        assert f"\n  {line}\n" in unwrapped
+
+
+def test_the_table_of_tiles_is_that_of_the_run(text: str, runs: dict[str, kb.RunResult]) -> None:
+    rows = re.findall(r"^ +(\d) +(tile \d) +(\d+):(\d+)((?: {2,}[\d .]*\d)+)$", text, re.MULTILINE)
+    found = [
+        (int(pe), tile, int(start), int(stop), *map(number, re.split(r" {2,}", rest.strip())))
+        for pe, tile, start, stop, rest in rows
+    ]
+    tiles = runs["run"].tiles.sort_values(["pe", "start_ps"])
+    expected = [
+        (
+            t.pe, t.tile, t.keys_start, t.keys_stop, t.start_ps, t.end_ps, t.end_ps - t.start_ps, t.hbm_bytes,
+            t.peak_scratch,
+        )
+        for t in tiles.itertuples()
+    ]  # fmt: skip
+    assert len(expected) == 24
+    assert found == expected
+    total = re.search(r"^ +all (\d+) +(\d[\d ]*\d) {2,}(\d[\d ]*\d)$", text, re.MULTILINE)
+    assert total
+    assert int(total[1]) == len(tiles)
+    assert number(total[2]) == tiles["hbm_bytes"].sum()
+    assert number(total[3]) == tiles["peak_scratch"].max()
+
+
+def test_the_columns_line_up(text: str) -> None:
+    table = text.partition("The sweep")[2].partition("The result")[0].rstrip().splitlines()[1:]
+    head, rule, *rows, second_rule, total = table
+    assert rule == second_rule
+    assert {len(line) for line in (head, rule, *rows, total)} == {len(rule)}
+    points = [line.index(".") for line in rows]
+    assert len(set(points)) == 1
+
+
+def test_the_result_is_that_of_the_run(text: str, runs: dict[str, kb.RunResult]) -> None:
+    run = runs["run"]
+    assert f"equals float64: worst error {run.check():.1e} of (1 + |O|), tolerance 2.0e-03\n" in text
+    assert f"peak scratch  {bytes_text(run.peak_scratch)} of 1 048 576 B (2.4 %)\n" in text
+    S, h_kv, d, h_q, pes = 319, 3, 64, 9, 8
+    once = 2 * S * h_kv * d * 2
+    queries_and_output = (pes + 1) * h_q * d * 2
+    assert once + queries_and_output == run.hbm_bytes
+    assert (
+        f"HBM           {bytes_text(run.hbm_bytes)}: {bytes_text(once)} of K and V, each once, and "
+        f"{bytes_text(queries_and_output)} of Q and O\n"
+    ) in text
+    makespan = re.search(r"makespan +([\d .]+) ns: tiles until ([\d .]+) ns, then 7 merges", text)
+    assert makespan
+    assert number(makespan[1]) == run.makespan_ps
+    assert number(makespan[2]) == run.tiles["end_ps"].max()
+
+
+def test_what_it_would_need_without_scopes(text: str, runs: dict[str, kb.RunResult]) -> None:
+    dead, limit = runs["dead"], runs["run"].topology.scratch_bytes
+    error = dead.completion.error
+    assert isinstance(error, kb.ScratchOverflowError)
+    fit = Footprint(h_q=9, h_kv=3, d=64).capacity(16)
+    assert (
+        f"this text    {bytes_text(runs['unscoped'].peak_scratch)} instead of "
+        f"{bytes_text(runs['run'].peak_scratch)}, and more with each tile\n"
+    ) in text
+    assert (
+        f"5 times it   {grouped(5 * 319)} keys in {len(runs['long'].tiles)} tiles on one PE: overflows after "
+        f"{fit} tiles, at key {16 * fit}\n"
+    ) in text
+    assert (
+        f"in tile {fit}, V wants {bytes_text(error.wanted)}; {bytes_text(error.free)} are free of "
+        f"{bytes_text(limit)}\n"
+    ) in text
+    assert f"keys on one PE take {bytes_text(runs['long'].peak_scratch)}," in text
+
+
+def test_it_fits_a_plain_terminal(text: str) -> None:
+    assert text.isascii()
+    assert "\t" not in text
+    assert "\x1b" not in text, "no colours"
+    assert max(map(len, text.splitlines())) <= 100
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_it_says_the_same_twice(call: Call, text: str) -> None:
+    assert call("tour", "--no-pictures").stdout == text
+
+
+def test_no_pictures_writes_nothing(call: Call, tmp_path: Path) -> None:
+    assert call("tour", "--no-pictures", "--out", "not_made").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- pictures --------------------------------------------------------------------------------------------------
+
+
+def test_the_pictures_are_where_it_says(call: Call, text: str, tmp_path: Path) -> None:
+    result = call("tour", "--out", "deep/er")
+    assert (result.exit_code, result.stderr) == (0, "")
+    folder = tmp_path / "deep" / "er"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(PICTURES)
+    assert result.stdout.startswith(text), "pictures change nothing of the text"
+    told = re.findall(r"^  (deep\S+\.png): \w", result.stdout.removeprefix(text), re.MULTILINE)
+    assert [Path(path) for path in told] == [Path("deep/er") / name for name in PICTURES]
+    for name in PICTURES:
+        pixels = matplotlib.image.imread(folder / name)
+        height, width, _ = pixels.shape
+        assert height > 400
+        assert width > 800
+        assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20, f"{name} is (nearly) empty"
+
+
+def test_pictures_are_the_same_twice_and_replaced(call: Call, tmp_path: Path) -> None:
+    drawn = []
+    for _ in range(2):
+        assert call("tour").exit_code == 0
+        drawn.append([(tmp_path / name).read_bytes() for name in PICTURES])
+    assert drawn[0] == drawn[1]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    result = call("tour", "--out", "taken/pictures")
+    assert result.exit_code == 1
+    assert "Without scopes" in result.stdout, "what was found out is shown before"
+    assert re.fullmatch(
+        r"Error: cannot write pictures to taken.pictures: .+\. Choose another folder with --out DIR, or write none "
+        r"with --no-pictures\.\n",
+        result.stderr,
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    # not by chmod: whoever is root may write anywhere
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", refuse)
+    result = call("tour")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: cannot write pictures to .: Permission denied. Choose another folder with --out DIR, or write none "
+        "with --no-pictures.\n"
+    )
+
+
+def test_a_wrong_output_ends_the_tour(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    # the run is right, so it is what it is compared with that has to be wrong
+    monkeypatch.setattr(
+        "kernbench_nb.benches.reference.attention", lambda q, *_, **__: (np.ones(q.shape), None)
+    )
+    assert refused(1, "tour", "--no-pictures").startswith(
+        "output differs from its float64 reference: output["
+    )
