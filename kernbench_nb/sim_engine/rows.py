@@ -448,7 +448,7 @@ def _all_scopes(
         root = len(scopes)
         scopes += trace.scopes
         counts.append(len(trace.scopes))
-        parent += [-1, *[root] * (len(trace.scopes) - 1)]
+        parent += [-1, *[root] * (len(trace.scopes) - 1)][: len(trace.scopes)]  # none in a PE that never started
         nested = [(i, s.parent) for i, s in enumerate(trace.scopes, root) if s.depth > 1]
         if nested:
             number = {id(s): i for i, s in enumerate(trace.scopes, root)}
