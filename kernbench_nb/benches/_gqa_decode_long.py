@@ -96,9 +96,13 @@ def gqa_decode_long_kernel(
         shape = (n, h_kv, d_head)
         from_k, from_v = k + first * width, v + first * width
         if buffers is None:
-            return tl.load_async(from_k, shape, name="K"), tl.load_async(from_v, shape, name="V")
-        to_k, to_v = buffers[i % 2]
-        return tl.load_async(from_k, shape, out=to_k[:n]), tl.load_async(from_v, shape, out=to_v[:n])
+            k_future = tl.load_async(from_k, shape, name="K")
+            v_future = tl.load_async(from_v, shape, name="V")
+        else:
+            to_k, to_v = buffers[i % 2]
+            k_future = tl.load_async(from_k, shape, out=to_k[:n])
+            v_future = tl.load_async(from_v, shape, out=to_v[:n])
+        return k_future, v_future
 
     coming = issue(0) if buffers is not None else None
     for i, (first, last) in enumerate(tiles):

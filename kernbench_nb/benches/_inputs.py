@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,16 @@ from kernbench_nb.dtypes import DType, f16, f64, resolve_dtype
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.runtime_api.tensor import host_array
 
-__all__ = ["Inputs", "check_count", "check_word", "look_at", "look_at_mask", "valid_keys"]
+__all__ = [
+    "Inputs",
+    "check_count",
+    "check_names",
+    "check_scale",
+    "check_word",
+    "look_at",
+    "look_at_mask",
+    "valid_keys",
+]
 
 Array = npt.NDArray[Any]
 
@@ -168,6 +179,33 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
     return int(value)
+
+
+def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Check that keyword arguments are known.
+
+    Raises
+    ------
+    TypeError
+        For one that is not; the nearest is named, or all.
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}=?" if near else f"it takes {', '.join(known)}."
+            raise TypeError(f"{what} has no argument {name}=; {hint}")
+
+
+def check_scale(sm_scale: Any) -> None:
+    """Check that the factor of the scores is a number, or None.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if sm_scale is not None and not isinstance(sm_scale, (int, float, np.integer, np.floating)):
+        raise TypeError(f"sm_scale must be a number, or None for 1 / sqrt(d); got {sm_scale!r}")
 
 
 def check_word(name: str, value: Any, *words: str) -> None:

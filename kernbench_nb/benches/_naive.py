@@ -82,7 +82,7 @@ def naive_attention_kernel(
         for i, first, last in blocks:
             with tl.scratch_scope(f"{own}P rows {i}", kind="tile", rows=(first, last), keys=(0, S_kv)):
                 s = tl.load(S_head + first * S_kv, (last - first, S_kv), name="S")
-                p = _softmax(tl, s, causal and T_q > S_kv)
+                p = _softmax(tl, s, causal and 0 < S_kv < T_q)
                 tl.store(P_head + first * S_kv, p)
                 if lse is not None:
                     tl.store(lse + first * h_q + head, _log_sum(tl, s), strides=(h_q, 1))
@@ -92,7 +92,9 @@ def naive_attention_kernel(
             for i, first, last in blocks:
                 with tl.scratch_scope(f"{own}O rows {i}", kind="tile", rows=(first, last), keys=(0, S_kv)):
                     p = tl.load(P_head + first * S_kv, (last - first, S_kv), name="P")
-                    out = tl.dot(p, V)
+                    # keys that no row of the block sees are left out: whatever V holds there, 0 times it is not 0
+                    seen = max(0, min(S_kv, last + S_kv - T_q)) if causal else S_kv
+                    out = tl.dot(p[:, :seen], V[:seen])
                     tl.store(o + (first * h_q + head) * d_head, out, strides=q_strides)
 
 
@@ -100,8 +102,8 @@ def _softmax(tl: Any, s: Any, rows_may_be_empty: bool) -> Any:
     p = tl.softmax(s, name="p")
     if not rows_may_be_empty:
         return p
-    some = tl.gt(tl.max(s, -1, True), float("-inf"))
-    return tl.where(some, p, 0.0, name="p")
+    empty = tl.eq(tl.max(s, -1, True), float("-inf"))
+    return tl.where(empty, 0.0, p, name="p")
 
 
 def _log_sum(tl: Any, s: Any) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from kernbench_nb.benches._inputs import Array, Inputs
+from kernbench_nb.benches._inputs import Array, Inputs, check_names
 from kernbench_nb.benches.reference import tolerance
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import attach
@@ -95,11 +94,7 @@ def entry_point(plan: Callable[..., Plan]) -> Callable[..., RunResult]:
 
     @wraps(plan)
     def entry(q: Any, k: Any, v: Any, **arguments: Any) -> RunResult:
-        for name in arguments:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}=?" if near else f"; it takes {', '.join(known)}."
-                raise TypeError(f"kb.{plan.__name__} has no argument {name}={hint}")
+        check_names(f"kb.{plan.__name__}", arguments, known)
         given = {**keywords, **{n: value for n, value in arguments.items() if n in keywords}}
         options = Options(**{n: value for n, value in arguments.items() if n not in keywords})
         planned = plan(q, k, v, **given)

@@ -20,6 +20,7 @@ from kernbench_nb.benches._inputs import (
     Array,
     Inputs,
     check_count,
+    check_scale,
     check_word,
     look_at,
     look_at_mask,
@@ -107,6 +108,7 @@ def decode(
     """
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
+    check_scale(sm_scale)
     check_word("merge", merge, "chain", "tree")
     tile = check_count("tile", tile)
     valid = valid_keys(kv_len, x)
@@ -191,6 +193,7 @@ def prefill(
     """
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
+    check_scale(sm_scale)
     cubes = check_count("cubes", min(4, machine.cubes_per_sip) if cubes is None else cubes)
     tile_q = check_count("tile_q", tile_q)
     check_word("direction", direction, "next", "prev")
@@ -283,6 +286,7 @@ def flash(
     """
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
+    check_scale(sm_scale)
     tile_q, tile_kv = check_count("tile_q", tile_q), check_count("tile_kv", tile_kv)
     check_word("order", order, "fa2", "fa1")
     valid = valid_keys(kv_len, x)
@@ -354,6 +358,7 @@ def naive(
     """
     x = look_at(q, k, v, dtype=dtype, h_q=h_q, h_kv=h_kv)
     machine = resolve_topology(topology)
+    check_scale(sm_scale)
     rows = check_count("rows", rows)
 
     def bench(ctx: BenchContext) -> Made:

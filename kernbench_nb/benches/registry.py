@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernbench_nb.benches import entry
-from kernbench_nb.benches._inputs import check_count
+from kernbench_nb.benches._inputs import check_count, check_names
 from kernbench_nb.dtypes import f32, resolve_dtype
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.tensor import host_array
@@ -116,9 +116,10 @@ def bench(name: str, *, seed: int = 0, data: bool = True, dtype: Any = "f16", **
     ValueError
         For an unknown name or a size that is no whole number.
     TypeError
-        For an argument that the entry point does not have.
+        For an argument that neither names a size nor belongs to the entry point; the nearest is named.
     """
     found = find_bench(name)
+    check_names(f"bench {name}", arguments, (*found.sizes, *found.arguments))
     size = {
         key: check_count(key, arguments.pop(key, default), 0 if key == "S_kv" else 1)
         for key, default in found.sizes.items()

@@ -19,6 +19,7 @@ from kernbench_nb.ccl.sfr_config import (
     sip_table,
 )
 from kernbench_nb.errors import PlacementError
+from kernbench_nb.memory.scratch import CHECKS
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.tensor import WholeTensor
@@ -63,9 +64,11 @@ def run_kernel(
 
     Raises
     ------
-    TypeError
-        If the kernel does not take these arguments; before anything runs.
+    TypeError, ValueError
+        If the kernel does not take these arguments, or there is no such safety level; before anything runs.
     """
+    if scratch_checks not in CHECKS:
+        raise ValueError(f"scratch_checks must be one of {', '.join(CHECKS)}, got {scratch_checks!r}")
     topology = engine.topology
     sips, cubes, pes = grid
     calls = {pe: arguments(pe) for pe in members(topology, grid)}
