@@ -141,8 +141,10 @@ class Scope:
     def peak(self) -> int:
         """Highest cursor while the scope was open, in bytes from the start of the scratch."""
         reach = self.reach
-        if self.state == "open" and self.pool.arena.inside(self):
-            reach = max(reach, self.pool.top, *(s.reach for s in self.pool.arena.ancestry()))
+        if self.state == "open":
+            # arenas that are open tell the ones around them how far they reached only when they end
+            here = self.pool.arena.ancestry()
+            reach = max(self.pool.top, *(s.reach for s in here[: here.index(self) + 1]))
         return reach - self.pool.base
 
     @property
@@ -176,10 +178,6 @@ class Scope:
             out.append(scope)
             scope = scope.parent
         return out
-
-    def inside(self, other: Scope) -> bool:
-        """Whether this arena is `other` or lies in it."""
-        return other in self.ancestry()
 
     def __repr__(self) -> str:
         where = f"scope {self.path!r}" if self.depth else "persistent arena"

@@ -127,8 +127,8 @@ class Shard:
             part = f" ({self.where})" if self.where else ""
             raise OutOfBoundsError(
                 f"{verb} of shape {shape} at offset {offset} reaches elements {low} to {high} of tensor "
-                f"{self.tensor!r}, but its shard{part} of shape {self.shape} has elements 0 to {self.n - 1}"
-                f"{' (none)' if not self.n else ''}. Shorten the tile, or give a mask with other=."
+                f"{self.tensor!r}, but its shard{part} of shape {self.shape} has "
+                f"{f'elements 0 to {self.n - 1}' if self.n else 'none'}. Shorten the tile, or give a mask with other=."
             )
 
     def window(self, offset: int, shape: Shape, strides: Shape | None = None) -> Array:
