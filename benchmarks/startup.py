@@ -26,7 +26,8 @@ W1_PROCESS = """
 import numpy as np
 random = np.random.default_rng(0)
 shapes = (1, 8, 128), (8192, 1, 128), (8192, 1, 128)
-q, k, v = (random.standard_normal(shape, np.float32).astype(np.float16) for shape in shapes)
+# any bits of these are an f16 between 2**-7 and 1; drawing normal numbers would take a third of the process
+q, k, v = (random.integers(0x2000, 0x3C00, shape, np.uint16).view(np.float16) for shape in shapes)
 """
 
 W1_OURS = W1_PROCESS + "import kernbench_nb as kb; print(kb.decode(q, k, v, pes=1).makespan_ns)"
