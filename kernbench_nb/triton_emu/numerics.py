@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 Run = Callable[..., Any]
 
 _HALF_SPAN = np.float32(2.0**112)  # f16's exponent bias is 15, f32's is 127
-_WORTH_IT = 1024  # elements from which the passes of _widen_bits beat numpy's own conversion
+_WORTH_IT = 3072  # elements from which the passes of _widen_bits beat numpy's own conversion
 _ALL_FINITE = 2.0**32
 _SIGN_AND_REST = np.int32(-0x70002000)  # 0x8fffe000: the sign, and what a finite f16 fills of an f32
 
