@@ -97,13 +97,9 @@ def gqa_prefill_long_kernel(
         state = init_state(tl, h_kv, rows, d_head)
     width = h_kv * d_head
     longest = blocks[0][1] - blocks[0][0]
-    hold = [
-        (
-            tl.empty((longest, width), k.dtype, name=f"K {which}"),
-            tl.empty((longest, width), v.dtype, name=f"V {which}"),
-        )
-        for which in (("block", "next block") if C > 1 else ("block",))
-    ]
+    hold = [_buffers(tl, longest, width, k.dtype, "block")]
+    if C > 1:
+        hold.append(_buffers(tl, longest, width, k.dtype, "next block"))
 
     start, stop = blocks[cube]
     if stop > start:
@@ -159,6 +155,13 @@ def gqa_prefill_long_kernel(
         if lse is not None:
             lse_row = h_q if lse_row is None else lse_row
             tl.store(lse, log_sum.reshape(h_kv, group, tokens), strides=(group, 1, lse_row))
+
+
+def _buffers(tl: Any, keys: int, width: int, dtype: Any, which: str) -> tuple[Any, Any]:
+    """Room for a block of K and of V."""
+    K = tl.empty((keys, width), dtype, name=f"K {which}")
+    V = tl.empty((keys, width), dtype, name=f"V {which}")
+    return K, V
 
 
 def _own_tokens(
