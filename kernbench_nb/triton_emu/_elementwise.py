@@ -38,16 +38,13 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
-        if y.__class__ is float:
-            try:
-                y = self._numbers[x.ty, y]
-            except (AttributeError, KeyError):
-                return self._binary_apart(op, x, y, out, name, frame)
-        if out is not None:
-            return self._binary_apart(op, x, y, out, name, frame)
         try:
-            kind = self._binary[at][x.ty][y.ty]
+            if y.__class__ is float:
+                y = self._numbers.get((x.ty, y), y)
+            kind = self._binary[at][x.ty][y.ty] if out is None else None
         except (AttributeError, KeyError):
+            kind = None
+        if kind is None:
             return self._binary_apart(op, x, y, out, name, frame)
         if x.arena.guard or y.arena.guard:
             self._inspect(x, y)
@@ -112,11 +109,11 @@ def _unary(op: str, formula: str) -> Any:
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
-        if out is not None:
-            return self._unary_apart(op, x, out, name, frame)
         try:
-            kind = self._unary[at][x.ty]
+            kind = self._unary[at][x.ty] if out is None else None
         except (AttributeError, KeyError):
+            kind = None
+        if kind is None:
             return self._unary_apart(op, x, out, name, frame)
         return self._run1(kind, x, None, name, frame)
 
@@ -222,10 +219,12 @@ class Elementwise(Core):
         if out is not None:
             return self._apply(self._kinds.cast(x.ty, to, self._own(out, "out=").ty), (x,), out, name, frame)
         if to is x.ty.dtype:
+            if x.arena.guard and x.arena.dead:
+                raise self._dead(x)
             return x
         try:
             kind = self._kinds.casts[x.ty][to]
-        except KeyError:
+        except KeyError:  # such a kind always exists, so no error can come out of here
             kind = self._kinds.casts.setdefault(x.ty, {})[to] = self._kinds.cast(x.ty, to, None)
         return self._run1(kind, x, None, name, frame)
 

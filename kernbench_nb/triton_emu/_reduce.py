@@ -48,9 +48,8 @@ def _reduction(op: str, what: str, note: str) -> Any:
             self._own(input, op)
         if out is None:
             key = input.ty, axis, keep_dims
-            try:
-                kind = self._kinds.reductions[at][key]
-            except KeyError:
+            kind = self._kinds.reductions[at].get(key)
+            if kind is None:
                 kind = self._kinds.reductions[at][key] = self._kinds.reduction(op, *key, None)
         else:
             kind = self._kinds.reduction(op, input.ty, axis, keep_dims, self._own(out, "out=").ty)
@@ -172,6 +171,8 @@ class Reductions(Elementwise):
             try:
                 kind = self._kinds.dots[input.ty][other.ty]
             except (AttributeError, KeyError):
+                kind = None
+            if kind is None:
                 self._own(input, "dot: input")
                 self._own(other, "dot: other")
                 kind = self._kinds.dot(input.ty, other.ty, None, None, None)

@@ -143,9 +143,12 @@ class Transfers(Views):
             )
         target = None if out is None else self._own(out, "out=").ty
         try:
-            kind, steps, low, high = shard.kinds[shape, strides, target]
-        except (KeyError, TypeError):
-            kind, steps, low, high = self._load_kind(shard, shape, strides, target)
+            found = shard.kinds[shape, strides, target]
+        except (KeyError, TypeError):  # first sight, or a list
+            found = None
+        if found is None:
+            found = self._load_kind(shard, shape, strides, target)
+        kind, steps, low, high = found
         offset = ptr.offset
         lanes = None
         if mask is not None or other is not None:
@@ -351,6 +354,8 @@ class Transfers(Views):
         try:
             kind = self._kinds.copies[dst.ty][src.ty]
         except (AttributeError, KeyError):
+            kind = None
+        if kind is None:
             kind = self._copy_kind(dst, src)
         if src.arena.guard or src.tl is not self:
             self._inspect(self._own(src, "copy_to: src"))

@@ -20,9 +20,19 @@ from kernbench_nb.triton_emu.promote import broadcast_shapes, broadcasts, normal
 __all__ = ["Views"]
 
 
-def _sequence(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of ``f(1, 2)`` and of ``f((1, 2))`` alike."""
-    return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else parts
+def _integers(parts: tuple[Any, ...], op: str) -> Shape:
+    """The arguments of ``f(1, 2)`` and of ``f((1, 2))`` alike, as integers.
+
+    Raises
+    ------
+    ShapeError
+        If one is none.
+    """
+    flat = parts[0] if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else parts
+    try:
+        return tuple([operator.index(p) for p in flat])
+    except TypeError:
+        raise ShapeError(f"{op}: expected integers, got {flat!r}") from None
 
 
 def _index_key(part: Any) -> Any:
@@ -78,25 +88,26 @@ class Views(Reductions):
         try:
             to = input.ty.reshaped[shape]
         except (AttributeError, KeyError, TypeError):  # first sight, a list as a shape, or no tile
+            to = None
+        if to is None:
             self._own(input, "reshape")
-            parts = _sequence(shape)
-            to = input.ty.reshaped[parts] = self._reshaped(input.ty, parts)
-            if parts is not shape and not isinstance(shape[0], list):
+            parts = _integers(shape, "reshape")
+            to = input.ty.reshaped.get(parts) or self._reshaped(input.ty, parts)
+            input.ty.reshaped[parts] = to
+            if len(shape) == 1 and shape[0].__class__ is tuple and all(n.__class__ is int for n in shape[0]):
                 input.ty.reshaped[shape] = to
         return self._view(input, to)
 
     view = reshape
 
-    def _reshaped(self, ty: TileType, shape: tuple[Any, ...]) -> TileType:
+    def _reshaped(self, ty: TileType, shape: Shape) -> TileType:
         wanted = list(shape)
         if wanted.count(-1) == 1:
             rest = prod(n for n in wanted if n != -1)
             wanted[wanted.index(-1)] = ty.n // rest if rest else 0
         to = as_shape(tuple(wanted), "reshape")
         if prod(to) != ty.n:
-            raise ShapeError(
-                f"reshape of {ty.shape} ({ty.n} elements) to {tuple(shape)} ({prod(to)} elements)."
-            )
+            raise ShapeError(f"reshape of {ty.shape} ({ty.n} elements) to {shape} ({prod(to)} elements).")
         strides = reshape_strides(ty, to)
         if strides is None:
             raise ShapeError(
@@ -120,11 +131,13 @@ class Views(Reductions):
         try:
             to = input.ty.permuted[dims]
         except (AttributeError, KeyError, TypeError):
+            to = None
+        if to is None:
             self._own(input, "permute")
-            ty, parts = input.ty, _sequence(dims)
+            ty, parts = input.ty, _integers(dims, "permute")
             order = tuple(normal_axis(d, ty.shape, "permute") for d in parts)
             if sorted(order) != list(range(len(ty.shape))):
-                raise ShapeError(f"permute: {parts} is no order of the dimensions of {ty.shape}.") from None
+                raise ShapeError(f"permute: {parts} is no order of the dimensions of {ty.shape}.")
             to = tile_type(tuple(ty.shape[i] for i in order), ty.dtype, tuple(ty.strides[i] for i in order))
             ty.permuted[parts] = to
         return self._view(input, to)
@@ -204,7 +217,7 @@ class Views(Reductions):
         """
         self._own(input, "broadcast_to")
         rank = len(input.ty.shape)
-        to = as_shape(_sequence(shape), "broadcast_to")
+        to = as_shape(_integers(shape, "broadcast_to"), "broadcast_to")
         if rank not in (0, len(to)) or not broadcasts(input.ty.shape, to):
             raise ShapeError(
                 f"broadcast_to: shape {input.ty.shape} does not broadcast to {to}: ranks must be equal, extents equal "
