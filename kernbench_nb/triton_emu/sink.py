@@ -68,7 +68,7 @@ class Recorder:
     """
 
     def __init__(self, trace: Trace | None = None) -> None:
-        self.trace = trace or Trace(0, KindTable())
+        self.trace = Trace(0, KindTable()) if trace is None else trace  # an empty trace is false
 
     def read(self, issue_ps: int, owner: int, nbytes: int) -> tuple[int, int]:
         """Take no time."""
