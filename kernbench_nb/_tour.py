@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from kernbench_nb.errors import ScratchOverflowError
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.text import bytes_text, grouped
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["PES", "TEXTS", "TILE", "Tour", "draw", "lines", "take"]
 
 PES = 8
@@ -27,8 +31,8 @@ TILE = 16
 TEXTS = 5
 """How many times over the one PE reads the text that is too long without scopes."""
 
-SIZE = (13.0, 5.5)
-"""Of a picture, in inches."""
+DPI = 150
+"""Of the pictures, which are 7 or 14 inches wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,37 +201,49 @@ def draw(tour: Tour, folder: Path) -> list[tuple[Path, str]]:
     OSError
         If the folder or a file cannot be written.
     """
-    # a Figure of its own needs no pyplot, which would look for a window system
-    from matplotlib.figure import Figure
-
-    from kernbench_nb.plots import arena_timeline, engines
-
-    def side_by_side(scoped: RunResult, unscoped: RunResult) -> Figure:
-        figure = Figure(figsize=SIZE, layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True)
-        for axes, run, title in ((left, scoped, "with scopes"), (right, unscoped, "without scopes")):
-            arena_timeline(run, ax=axes)
-            axes.set_title(f"{title}: {run.params['S_kv']} keys on {len(run.pes)} PEs")
-        return figure
-
-    def busy(run: RunResult) -> Figure:
-        figure = Figure(figsize=SIZE, layout="constrained")
-        engines(run, ax=figure.subplots())
-        return figure
+    from kernbench_nb.plots import engines
 
     folder.mkdir(parents=True, exist_ok=True)
     pictures = (
         (
             "arenas",
-            side_by_side(tour.run, tour.unscoped),
+            _side_by_side(tour.run, tour.unscoped),
             "scratch of PE 0 over time, with scopes and without",
         ),
-        ("overflow", side_by_side(tour.long, tour.dead), f"the same on one PE and {TEXTS} times the text"),
-        ("engines", busy(tour.run), "what each engine of each PE did, and when"),
+        ("overflow", _side_by_side(tour.long, tour.dead), f"the same on one PE and {TEXTS} times the text"),
+        ("engines", cast("Figure", engines(tour.run).figure), "what each engine of each PE did, and when"),
     )
     written = []
     for name, figure, what in pictures:
         path = folder / f"flash_sweep_{name}.png"
-        figure.savefig(path)
+        figure.savefig(path, dpi=DPI)
         written.append((path, what))
     return written
+
+
+def _side_by_side(scoped: RunResult, unscoped: RunResult) -> Figure:
+    """Scratch of PE 0 over time with scopes and without, at one scale of bytes and one of time."""
+    from matplotlib.figure import Figure
+
+    from kernbench_nb.plots import arena_timeline
+
+    # inches: two pictures as the plots make them, and a line above that tells them apart
+    width, height, axes_width = 14.0, 4.3, 6.0
+    figure = Figure(figsize=(width, height))
+    left, right = figure.subplots(1, 2)
+    figure.subplots_adjust(
+        left=0.85 / width,
+        right=1 - 0.15 / width,
+        top=1 - 1.18 / height,
+        bottom=0.62 / height,
+        wspace=(width - 2 * axes_width - 1.0) / axes_width,
+    )
+    top = unscoped.topology.scratch_bytes if unscoped.completion.error else unscoped.peak_scratch
+    until = max(scoped.makespan_ns, unscoped.makespan_ns)
+    for axes, run, label in (
+        (left, scoped, "With scopes: the end of a tile gives its bytes back"),
+        (right, unscoped, "Without scopes: nothing is given back"),
+    ):
+        arena_timeline(run, ax=axes, ylim=top, until=until)
+        figure.text(axes.get_position().x0, 1 - 0.3 / height, label, fontsize=13)
+    return figure
