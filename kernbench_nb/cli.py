@@ -139,6 +139,7 @@ def main(ctx: click.Context) -> None:
     "--out",
     default=".",
     show_default="this folder",
+    metavar="DIR",
     type=click.Path(path_type=Path),
     help="Folder for the pictures; made if it is not there. Pictures of an earlier tour are replaced.",
 )
@@ -148,7 +149,7 @@ def _tour(out: Path, no_pictures: bool) -> None:
     """Run the main job, a flash decode of real data, and show what it did.
 
     One query and 319 keys of a real model, on 8 PEs, 16 keys at a time: checked against float64, each tile in a
-    table, and beside it what the kernel would have needed without scopes. Two pictures of it are written.
+    table, and then what the kernel would have needed without scopes. Three pictures of it are written.
     """
     from kernbench_nb import _tour as tour
 
