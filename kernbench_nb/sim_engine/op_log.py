@@ -192,25 +192,29 @@ class OpLog(Sequence[OpRecord]):
 
     @cached_property
     def _names(self) -> tuple[Codes, tuple[str, ...]]:
-        """Names as codes and texts: the one given, else the variable of the place."""
-        rows, order = self.rows, self.order
-        given, site = rows.name[order], rows.site[order]
-        # Only names that operations show: scopes and bare allocations have names too, and a given name hides a
-        # variable. An index of -1 marks the last entry, which stands for none.
-        met = np.zeros(len(rows.names) + 1, np.bool_)
-        met[given] = True
-        used = np.flatnonzero(met[:-1])
-        unnamed = np.zeros(len(rows.places) + 1, np.bool_)
-        unnamed[site[given < 0] if len(used) else site] = True
+        """Names as codes and texts: the one given, else the variable of the place.
+
+        Only names that operations show: scopes and bare allocations have names too, and a given name hides a variable.
+        """
+        rows = self.rows
+        given = rows.name[self.order]
+        unnamed = np.flatnonzero(given < 0)
+        site = rows.site[self.order[unnamed]]
+        # an index of -1 marks the last entry, which stands for none
+        shown = np.zeros(len(rows.names) + 1, np.bool_)
+        shown[given] = True
+        used = np.flatnonzero(shown[:-1])
+        here = np.zeros(len(rows.places) + 1, np.bool_)
+        here[site] = True
         variable, texts = _codes(
-            (p.variable if p and u else None for p, u in zip(self._places, unnamed.tolist(), strict=True)),
+            (p.variable if p and h else None for p, h in zip(self._places, here.tolist(), strict=True)),
             [rows.names[i] for i in used.tolist()],
         )
-        if not len(used):
-            return variable[site], texts
         number = np.full(len(rows.names) + 1, -1, variable.dtype)
         number[used] = np.arange(len(used))
-        return np.where(given >= 0, number[given], variable[site]), texts
+        codes = number[given]
+        codes[unnamed] = variable[site]
+        return codes, texts
 
     @property
     def categories(self) -> dict[str, tuple[str, ...]]:
@@ -229,11 +233,10 @@ class OpLog(Sequence[OpRecord]):
         rows = self.rows
         scopes = rows.scopes
         kinds = [k if k.engine else None for k in rows.kinds]  # texts of what is no operation are not wanted
-        label = (*scopes.label, None)
         return {
             "op_name": _codes(k.op if k else None for k in kinds),
             "engine": _codes(k.engine if k else None for k in kinds),
-            "tile": _codes(map(label.__getitem__, scopes.tile.tolist())),
+            "tile": self._tile_codes(),
             "scope": _codes(scopes.path),
             "shapes": _codes(shapes_text(k.shapes) if k else None for k in kinds),
             "dtype": _codes(k.ty.dtype.name if k and k.ty else None for k in kinds),
@@ -241,6 +244,14 @@ class OpLog(Sequence[OpRecord]):
             "direction": _codes(k.direction if k else None for k in kinds),
             "function": _codes(p.function if p else None for p in self._places),
         }
+
+    def _tile_codes(self) -> tuple[Codes, tuple[str, ...]]:
+        scopes = self.rows.scopes
+        tiles = np.flatnonzero(scopes.tile == np.arange(len(scopes)))
+        codes, texts = _codes(map(scopes.label.__getitem__, tiles.tolist()))
+        by_tile = np.full(len(scopes) + 1, -1, codes.dtype)
+        by_tile[tiles] = codes
+        return by_tile[scopes.tile], texts
 
     @cached_property
     def _lines(self) -> Ints:
@@ -345,7 +356,14 @@ def _or_none(value: int) -> int | None:
 
 def _codes(texts: Iterable[str | None], known: Sequence[str] = ()) -> tuple[Codes, tuple[str, ...]]:
     """Number texts as they are first met, after those already `known`; None is -1."""
+    given = list(texts)
+    distinct = dict.fromkeys(given)
+    if not known and len(distinct) == len(given) and None not in distinct:
+        # as with tens of thousands of tiles, each with its own label: no need to look them up again
+        return np.arange(len(given), dtype=np.min_scalar_type(-len(given) - 1)), tuple(
+            t for t in distinct if t is not None
+        )
     number = numbers(known)
-    codes = list(map(number.__getitem__, texts))
+    codes = list(map(number.__getitem__, given))
     # the smallest type that holds them: most text columns then take one byte a row
     return np.array(codes, np.min_scalar_type(-len(number))), tuple(number)[1:]

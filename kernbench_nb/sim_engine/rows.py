@@ -10,7 +10,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 from typing import Any, Protocol, overload
 
@@ -160,11 +160,12 @@ class ScopeTable:
     @cached_property
     def tile(self) -> Ints:
         """The nearest scope of kind ``tile``, itself included."""
-        tile = [i if kind == "tile" else -1 for i, kind in enumerate(self.kind)]
+        itself = np.fromiter(map("tile".__eq__, self.kind), np.bool_, len(self))
+        tile = np.where(itself, np.arange(len(self)), -1)
         for scope, around in self.nested:
             if tile[scope] < 0:
                 tile[scope] = tile[around]
-        return np.array(tile, np.int64)
+        return tile
 
     @cached_property
     def rewind(self) -> Bools:
@@ -326,11 +327,11 @@ def decode(traces: Iterable[Trace]) -> Rows:
         _pack(trace.rows, columns, names)
         if kind_base[id(trace.kinds)]:
             columns[KIND] += kind_base[id(trace.kinds)]
-        columns[CHAIN] = places.number(trace.chains, columns[CHAIN], columns[AT])
+        places.number(trace.chains, columns[CHAIN], columns[AT])
         if trace.more:
             more.update((first + row, addresses) for row, addresses in trace.more.items())
         first = stop
-    kinds, matrix[KIND] = _met(kinds, matrix[KIND])
+    kinds = _only_met(kinds, matrix[KIND])
     kind, end = matrix[KIND], matrix[END]
     return Rows(
         parts=tuple(parts),
@@ -356,10 +357,15 @@ def _pack(rows: list[Any], columns: Ints, names: defaultdict[Any, int]) -> None:
     number = names.__getitem__
     for first in range(0, len(rows) // STRIDE, _CHUNK):
         chunk = rows[first * STRIDE : (first + _CHUNK) * STRIDE]
-        given = chunk[NAME::STRIDE]
-        chunk[NAME::STRIDE] = [-1] * len(given) if given.count(None) == len(given) else map(number, given)
-        packed = struct.pack(f"{len(chunk)}q", *chunk)
+        chunk[NAME::STRIDE] = map(number, chunk[NAME::STRIDE])
+        packed = _packer(len(chunk))(*chunk)
         columns[:, first : first + _CHUNK] = np.frombuffer(packed, np.int64).reshape(-1, STRIDE).T
+
+
+@cache
+def _packer(count: int) -> Callable[..., bytes]:
+    # bound to its format, since a call with one argument more would copy all of them once more
+    return struct.Struct(f"{count}q").pack
 
 
 def numbers(known: Iterable[str] = ()) -> defaultdict[Any, int]:
@@ -375,23 +381,22 @@ class _Sites:
         self.sites: list[tuple[Chain, int]] = []
         self._known: dict[Any, int] = {}
 
-    def number(self, chains: Sequence[Chain], chain: Ints, at: Ints) -> Ints:
-        """Replace (chain, offset) by the number of the place; -1 where the chain is -1."""
-        if not len(chain):
-            return chain
+    def number(self, chains: Sequence[Chain], chain: Ints, at: Ints) -> None:
+        """Replace each chain by the number of its place, the chain with an offset; -1 stays as it is."""
+        unknown = np.flatnonzero(chain < 0)
+        if len(unknown) == len(chain):
+            return
         # offsets are below the length of the code, so that a table over all pairs is small: no sorting needed
         width = int(at.max()) + 1
-        pair = chain * width
-        pair += at
-        unknown = np.flatnonzero(chain < 0)
-        pair[unknown] = 0
-        used = np.flatnonzero(np.bincount(pair))
-        table = np.empty(int(used[-1]) + 1, np.int64)
-        for key in used.tolist():
-            table[key] = self._find(chains[key // width], key % width) if chains else -1
-        found = table[pair]
-        found[unknown] = -1
-        return found
+        chain *= width
+        chain += at
+        chain[unknown] = chain.max()  # any place that is known, for now
+        used = np.flatnonzero(np.bincount(chain))
+        table = np.full(int(used[-1]) + 1, -1, np.int64)
+        for pair in used.tolist():
+            table[pair] = self._find(chains[pair // width], pair % width)
+        np.take(table, chain, out=chain, mode="clip")  # of the modes only "clip" makes no copy on the way
+        chain[unknown] = -1
 
     def _find(self, chain: Chain, at: int) -> int:
         code, callers = chain
@@ -414,17 +419,18 @@ def _all_kinds(traces: Sequence[Trace]) -> tuple[tuple[Kind, ...], dict[int, int
     return tuple(kinds), base
 
 
-def _met(kinds: Sequence[Kind], kind: Ints) -> tuple[tuple[Kind, ...], Ints]:
-    """Only the kinds that these rows are of, in order of first use.
+def _only_met(kinds: Sequence[Kind], kind: Ints) -> tuple[Kind, ...]:
+    """The kinds that these rows are of, in order of first use; the rows are numbered accordingly.
 
     A machine's table also holds what other runs have met before; a run must not depend on them.
     """
     first = np.full(len(kinds), len(kind), np.int64)
-    first[kind[::-1]] = np.arange(len(kind))[::-1]  # of a repeated index the last assignment stays
+    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # of a repeated index the last assignment stays
     order = np.argsort(first, kind="stable")[: int((first < len(kind)).sum())]
-    number = np.empty(len(kinds), np.int64)
+    number = np.zeros(len(kinds), np.int64)
     number[order] = np.arange(len(order))
-    return tuple(kinds[i] for i in order.tolist()), number[kind]
+    np.take(number, kind, out=kind, mode="clip")
+    return tuple(kinds[i] for i in order.tolist())
 
 
 def _starts(kinds: Sequence[Kind], kind: Ints, end: Ints, b: Ints) -> Ints:
@@ -448,7 +454,9 @@ def _all_scopes(
         root = len(scopes)
         scopes += trace.scopes
         counts.append(len(trace.scopes))
-        parent += [-1, *[root] * (len(trace.scopes) - 1)][: len(trace.scopes)]  # none in a PE that never started
+        parent += [-1, *[root] * (len(trace.scopes) - 1)][
+            : len(trace.scopes)
+        ]  # none in a PE that never started
         nested = [(i, s.parent) for i, s in enumerate(trace.scopes, root) if s.depth > 1]
         if nested:
             number = {id(s): i for i, s in enumerate(trace.scopes, root)}
