@@ -8,14 +8,14 @@ has as many. Before anything is timed, both makespans are compared: they are equ
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
 
 import kernbench_nb as kb
 from benchmarks import simpy_model, workloads
-from benchmarks.measure import Result, Settings, against, engine_clock
+from benchmarks.measure import Result, Settings, against, engine_clock, quiet
 from benchmarks.workloads import Fold
 from kernbench_nb.topology import Topology
 
@@ -86,7 +86,7 @@ def _against_simpy(
         ),
         Result(
             f"{name} / SimPy", "times as fast as the SimPy model, the same makespan and log", 1.0 / pairs.ratio,
-            best=1.0 / pairs.best_ratio, at_least=10.0, more={"SimPy, M ops/s": simpy_rate},
+            best=1.0 / pairs.best_ratio, at_least=10.0, later=True, more={"SimPy, M ops/s": simpy_rate},
         ),
     ]  # fmt: skip
 
@@ -126,10 +126,10 @@ def whole_call(settings: Settings) -> list[Result]:
     ops = len(kb.decode(q, kv, kv, pes=1, data=False).op_log)
     whole, engine = [], []
     for _ in range(settings.pick(7, 4, 1)):
-        with engine_clock() as clock:
-            start = perf_counter()
+        with quiet(settings), engine_clock() as clock:
+            start = process_time()
             kb.decode(q, kv, kv, pes=1, data=False)
-            whole.append(perf_counter() - start)
+            whole.append(process_time() - start)
         engine.append(clock.seconds)
     return [
         Result(

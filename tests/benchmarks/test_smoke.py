@@ -115,6 +115,8 @@ def test_ratios_are_taken_pair_by_pair() -> None:
     assert Result("a", "b", 2.0, at_most=1.5).met is False
     assert Result("a", "b", 2.0, at_least=1.5).met is True
     assert Result("a", "b", 2.0).met is None
+    assert "(<= 1.5: MISSED)" in show(Result("a", "b", 2.0, at_most=1.5))
+    assert "(later >= 3: not yet)" in show(Result("a", "b", 2.0, at_least=3, later=True))
 
 
 def test_sides_take_turns_and_a_side_may_tell_its_own_time() -> None:
