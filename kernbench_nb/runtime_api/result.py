@@ -282,12 +282,14 @@ class RunResult:
         CheckError
             If an entry is beyond the tolerance, naming the worst place, both values and the tolerance.
         DataModeError
-            If the run has no output, or no reference.
+            If the run has no output.
+        KernbenchError
+            If it has no reference.
         """
         if self.given_output is None:
             raise DataModeError(self._no_output())
         if self.reference is None:
-            raise DataModeError(
+            raise KernbenchError(
                 f"{self.name} has no float64 reference, so there is nothing to check against; compare run.output or "
                 "run.outputs with your own."
             )

@@ -389,7 +389,7 @@ def test_check_of_another_size() -> None:
 def test_check_without_values_or_reference_says_so() -> None:
     with pytest.raises(DataModeError, match="timing mode, where tiles have no values; run it with data=True"):
         result(data=False, reference=Reference(lambda: (OUT, None))).check()
-    with pytest.raises(DataModeError, match=r"my_kernel has no float64 reference.*compare run.output"):
+    with pytest.raises(KernbenchError, match=r"my_kernel has no float64 reference.*compare run.output"):
         result(output=OUT).check()
     with pytest.raises(DataModeError, match="did not run to its end"):
         result(error=ValueError("boom"), reference=Reference(lambda: (OUT, None))).check()
