@@ -38,6 +38,8 @@ def convert(out: Array, src: Array) -> None:
     """
     if out.dtype.kind == "b":
         np.not_equal(src, 0, out=out)
+    elif out.dtype == src.dtype:
+        np.copyto(out, src)
     elif out.dtype.kind == "V" or (out.dtype.itemsize == 1 and out.dtype.kind not in "iu"):
         if src.dtype == np.int64:
             # beyond 2**52 it may not fit f64: of the last 11 bits only whether one is set matters then
