@@ -47,10 +47,8 @@ def common_dtype(a: DType, b: DType, op: str) -> DType:
             return f32 if division else f16
         if a is bf16 or b is bf16:
             return bf16 if a is b and not division else f32
-        if a is b:
-            return f32 if division else a
         if a.is_float and b.is_float:
-            return f16
+            return f32 if division else a if a is b else f16
         raise DTypeError(f"{op}: {a} and {b} have no dtype in common; convert one with .to().")
     if division and bool_ not in (a, b) and a.kind != b.kind:
         raise DTypeError(f"{op}: {a} and {b} differ in signedness; convert one with .to().")
