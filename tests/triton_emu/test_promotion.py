@@ -89,7 +89,7 @@ def test_bitwise_operations_need_bits(op: str) -> None:
     with pytest.raises(DTypeError, match=f"{op} needs integers or bool, got f32 and i32"):
         getattr(a.tl, op)(a, b)
     with pytest.raises(DTypeError, match="~ needs integers or bool, got f32"):
-        ~a
+        a.tl.invert(a)
     assert (b & tile("bool", tl=a.tl)).dtype.name == "i32"
 
 
@@ -134,14 +134,9 @@ def test_an_integer_that_the_dtype_cannot_hold_is_refused(dtype: str, value: int
     x = tile(dtype)
     with pytest.raises(ValueError, match=rf"{value} beside a tile of (i64|{dtype}), which cannot hold it"):
         x + value
-    for edge in (value + 1, value - 1):
-        lo, hi = (-(1 << 63), 1 << 63) if dtype == "bool" else np.iinfo(resolve_dtype(dtype).np).min, 0
-        del lo, hi
-        if (
-            dtype != "bool"
-            and np.iinfo(resolve_dtype(dtype).np).min <= edge <= np.iinfo(resolve_dtype(dtype).np).max
-        ):
-            assert (x + edge).dtype.name == dtype
+    nearest = value + 1 if value < 0 else value - 1
+    if dtype != "bool":
+        assert (x + nearest).dtype.name == dtype
 
 
 @pytest.mark.parametrize("value", [None, "2", [1.0], 1 + 2j, object()])
