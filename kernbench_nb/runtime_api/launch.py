@@ -153,6 +153,11 @@ def pe_grid(topology: Topology, pes: Any, cubes: Any) -> Grid:
             raise PlacementError(f"{what} must be a whole number from 1 on, got {count!r}")
     per_cube, per_sip = topology.pes_per_cube, topology.cubes_per_sip
     pes = int((cubes or 1) if pes is None else pes)
+    if pes > topology.pe_count:
+        raise PlacementError(
+            f"{'cubes' if cubes == pes else 'pes'}={pes}: topology {topology.name!r} has {topology.pe_count} PEs, in "
+            f"{topology.sips * per_sip} cubes of {per_cube}."
+        )
     if cubes is None:
         if pes <= per_cube:
             return 1, 1, pes
