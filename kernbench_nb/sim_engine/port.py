@@ -215,6 +215,11 @@ class Port:
                 self._launch.scheduler.wake(queue.dst, end if end > since else since)
         return start, arrive, slot, queue.dst
 
+    def wire_ps(self, direction: str | int, nbytes: int) -> int:
+        """How long a message occupies the narrowest link on its way, in ps; 0 on infinitely wide links."""
+        plan = self._outgoing[direction].plan(self._launch.fabric, nbytes)
+        return max((busy for _, busy, _ in plan), default=0)
+
     def recv(
         self, issue_ps: int, direction: str | int, shape: tuple[int, ...], dtype: str, where: Where
     ) -> tuple[int, Any, int]:

@@ -67,6 +67,7 @@ class Core:
         "_record",
         "_runner",
         "_scratch",
+        "_sends",
         "_sink",
         "_trace",
         "_unary",
@@ -118,6 +119,7 @@ class Core:
         self._kernel: FrameType | None = None
         self._kernel_chain = 0
         self._calls: dict[Any, int] = {}
+        self._sends: dict[Any, Kind] = {}
         self._numbers: dict[Any, Handle] = {}
 
     # -- where in the source -----------------------------------------------------------------------------------
@@ -137,7 +139,8 @@ class Core:
         caller = frame.f_back
         if caller is not None and caller is self._kernel:
             # the usual case: a shared function that the kernel calls
-            key = frame.f_code, caller.f_lasti
+            # by identity: hashing a code object costs 0.3 us, and the trace keeps those that it names alive
+            key = id(frame.f_code), caller.f_lasti
             chain = self._calls.get(key)
             if chain is None:
                 chain = self._calls[key] = self._new_chain(frame)
@@ -148,18 +151,24 @@ class Core:
 
     def _new_chain(self, frame: FrameType) -> int:
         """The index of a frame's call chain, found by walking up to the kernel."""
-        callers = []
         runner = self._runner
+        walk = [id(frame.f_code)]
         caller = frame.f_back if runner is not None else None
-        while caller is not None and caller.f_code is not runner:
-            callers.append((caller.f_code, caller.f_lasti))
+        while caller is not None and (code := caller.f_code) is not runner:
+            walk.append(id(code))
+            walk.append(caller.f_lasti)
             caller = caller.f_back
-        key = (frame.f_code, tuple(callers))
+        key = tuple(walk)
         chain = self._chains.get(key)
         if chain is None:
+            callers = []
+            caller = frame.f_back if runner is not None else None
+            while caller is not None and caller.f_code is not runner:
+                callers.append((caller.f_code, caller.f_lasti))
+                caller = caller.f_back
             chain = self._chains[key] = len(self._trace.chains)
-            self._trace.chains.append(key)
-        if not callers:
+            self._trace.chains.append((frame.f_code, tuple(callers)))
+        if len(walk) == 1:
             self._kernel, self._kernel_chain = frame, chain
         return chain
 
@@ -188,9 +197,8 @@ class Core:
                 rows=ty.shape[0] if ty.shape else 0,
             )
         except ScratchOverflowError:
-            self._log(
-                (OVERFLOW, self._now, self._scratch.top, ty.nbytes, -1, name, self._chain, frame.f_lasti)
-            )
+            log = self._log
+            log((OVERFLOW, self._now, self._scratch.top, ty.nbytes, -1, name, self._chain, frame.f_lasti))
             raise
 
     def _variable(self, frame: FrameType) -> str:
@@ -225,7 +233,8 @@ class Core:
     ) -> None:
         """Move the clock over a blocking operation and append its row."""
         self._now = now = self._now + kind.step
-        self._log((kind.index, now, out.addr, a, b, name, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, now, out.addr, a, b, name, self._chain, frame.f_lasti))
 
     def _run1(self, kind: Kind, x: Handle, out: Handle | None, name: str | None, frame: FrameType) -> Handle:
         """A private operation on one operand, its kind known: checks, scratch, clock, row, numpy."""
@@ -251,7 +260,8 @@ class Core:
                 except KeyError:
                     out.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
         self._now = now = self._now + kind.step
-        self._log((kind.index, now, out.addr, x.addr, -1, name, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, now, out.addr, x.addr, -1, name, self._chain, frame.f_lasti))
         if self._data and kind.run is not None:
             kind.run(x.arr, out.arr)
         return out
@@ -274,7 +284,8 @@ class Core:
         out.arena = scratch.arena
         out.tl = self  # type: ignore[assignment]
         self._now = now = self._now + kind.step
-        self._log((kind.index, now, addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, now, addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
         if self._data:
             try:
                 out.arr = self._arrays[ty][addr]
@@ -510,7 +521,8 @@ class Core:
         scope.index = index = len(scopes)
         scopes.append(scope)
         chain, at = scope.opened_at or (-1, 0)
-        self._log((OPEN, self._now, scope.save, index, -1, scope.label, chain, at))
+        log = self._log
+        log((OPEN, self._now, scope.save, index, -1, scope.label, chain, at))
 
     def scope_closing(self, scope: Scope, failing: bool) -> Exception | None:
         """Record values and the closing, poison, and see whether something is in flight into these bytes."""
@@ -534,7 +546,8 @@ class Core:
                 self._unguard()
             if self._bytes is not None and self._scratch.checks != "off":
                 self._bytes.poison(top, scope.reach)
-        self._log((CLOSE, self._now, top, scope.index, -1, scope.label, chain, at))
+        log = self._log
+        log((CLOSE, self._now, top, scope.index, -1, scope.label, chain, at))
         return trouble
 
     def _abandon(self, scope: Scope, failing: bool) -> Exception | None:

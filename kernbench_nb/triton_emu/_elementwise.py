@@ -62,7 +62,8 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
         result.arena = scratch.arena
         result.tl = self  # type: ignore[assignment]
         self._now = now = self._now + kind.step
-        self._log((kind.index, now, addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, now, addr, x.addr, y.addr, name, self._chain, frame.f_lasti))
         if self._data:
             try:
                 result.arr = self._arrays[ty][addr]

@@ -114,6 +114,47 @@ class Transfers(Views):
         if frame is not self._frame:
             frame = self._enter(frame)
         future = LoadFuture()
+        if mask is None and other is None and dtype is None and out is None and ptr.__class__ is Pointer:
+            # the usual case written out: a whole tile into new scratch
+            shard, offset = ptr.shard, ptr.offset
+            try:
+                kind, steps, low, high = shard.kinds[shape, strides, None]
+            except (KeyError, TypeError):
+                kind, steps, low, high = self._load_kind(shard, shape, strides, None)
+            if offset + high >= shard.n or offset + low < 0:
+                shard.check(offset, kind.ty.shape, steps, "load")
+            scratch = self._scratch
+            addr = scratch.top
+            top = addr + kind.size
+            if top <= scratch.fast_top:
+                scratch.top = top
+            else:
+                addr = self._take(kind, name, frame)
+            future.handle = handle = Handle()
+            handle.addr = addr
+            handle.ty = ty = kind.ty
+            handle.arena = arena = scratch.arena
+            handle.tl = future.tl = self
+            self._now = issue = self._now + self._dispatch
+            start, ready = self._sink.read(issue, shard.owner, kind.nbytes)
+            log = self._log
+            log((kind.index, ready, addr, offset, start, name, self._chain, frame.f_lasti))
+            future.ready_ps = ready
+            future.shard = shard
+            future.done = False
+            future.fill = future.source = None
+            if self._data:
+                try:
+                    handle.arr = self._arrays[ty][addr]
+                except KeyError:
+                    handle.arr = self._bytes.view(addr, ty)
+                future.source = shard.window(offset, ty.shape, steps)
+                shard.lend(future)
+            self._flight.append(future)
+            if self._checks and not arena.guard:
+                arena.guard = True
+                self._watched.append(arena)
+            return future
         future.handle, future.ready_ps, future.source, future.fill = self._issue_load(
             ptr, shape, dtype, strides, mask, other, out, name, frame
         )
@@ -165,7 +206,8 @@ class Transfers(Views):
             handle = self._result(kind, None, name, frame)
         self._now = issue = self._now + self._dispatch
         start, ready = self._sink.read(issue, shard.owner, kind.nbytes)
-        self._log((kind.index, ready, handle.addr, offset, start, name, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, ready, handle.addr, offset, start, name, self._chain, frame.f_lasti))
         if not self._data:
             return handle, ready, None, None
         if lanes is not None:
@@ -261,6 +303,8 @@ class Transfers(Views):
                 future.source = future.fill = None
         if self._watched and not self._flight:
             self._unguard()
+        if len(futures) == 2:
+            return futures[0].handle, futures[1].handle
         return futures[0].handle if len(futures) == 1 else tuple([f.handle for f in futures])
 
     # -- scratch -> HBM ----------------------------------------------------------------------------------------
@@ -313,7 +357,8 @@ class Transfers(Views):
         )
         start, end = self._sink.write(self._now + self._dispatch, shard.owner, kind.nbytes)
         self._now = end
-        self._log((kind.index, end, value.addr, ptr.offset, start, None, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, end, value.addr, ptr.offset, start, None, self._chain, frame.f_lasti))
         if self._data:
             data = shard.writable()
             if lanes is not None:
@@ -368,7 +413,8 @@ class Transfers(Views):
             self._inspect_target(dst, (src,), True, "copy_to: dst")
             self._wrote(dst)
         self._now = now = self._now + kind.step
-        self._log((kind.index, now, start, stop, -1, None, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, now, start, stop, -1, None, self._chain, frame.f_lasti))
         if self._data:
             kind.run(src.arr, dst.arr)  # type: ignore[misc]
         return dst
@@ -424,8 +470,14 @@ class Transfers(Views):
             self._line_of(frame),
         )
         self._now = resume
-        kind = self._kinds.message("ipc_send", x.ty, direction, peer, arrive - start, False)
-        self._log((kind.index, arrive, x.addr, -1, start, None, self._chain, frame.f_lasti))
+        kind = self._sends.get((x.ty, direction))
+        if kind is None:
+            busy = self._sink.wire_ps(direction, x.ty.nbytes)
+            kind = self._sends[x.ty, direction] = self._kinds.message(
+                "ipc_send", x.ty, direction, peer, busy, False
+            )
+        log = self._log
+        log((kind.index, arrive, x.addr, -1, start, None, self._chain, frame.f_lasti))
 
     def recv(
         self, direction: str | int, shape: Any, dtype: Any, out: Handle | None = None, name: str | None = None
@@ -518,7 +570,12 @@ class Transfers(Views):
         self, shape: Any, dtype: Any, out: Handle | None, name: str | None, frame: FrameType
     ) -> tuple[TileType, Handle]:
         """The type of the message, and where it goes."""
-        ty = tile_type(as_shape(shape, "recv"), resolve_dtype(dtype))
+        try:
+            ty = self._kinds.messages[shape, dtype]
+        except (KeyError, TypeError):
+            ty = tile_type(as_shape(shape, "recv"), resolve_dtype(dtype))
+            if shape.__class__ is tuple:
+                self._kinds.messages[shape, dtype] = ty
         if out is not None:
             self._kinds.target("recv", ty.shape, ty.dtype, self._own(out, "out=").ty)
             self._inspect_target(out, (), False)
@@ -538,7 +595,8 @@ class Transfers(Views):
         self._now = max(self._now, end)
         self._wrote(handle)
         kind = self._kinds.message("ipc_recv", ty, direction, peer, 0, allocated)
-        self._log((kind.index, end, handle.addr, -1, issue, name, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, end, handle.addr, -1, issue, name, self._chain, frame.f_lasti))
         if self._data and ty.n:
             _deliver(handle, payload, None)
 
@@ -548,7 +606,8 @@ class Transfers(Views):
         issue = self._now + self._dispatch
         self._now = end = self._sink.barrier(issue, self._line_of(frame))
         kind = self._kinds.message("barrier", tile_type((), bool_), "all", -1, 0, False)
-        self._log((kind.index, end, -1, -1, issue, None, self._chain, frame.f_lasti))
+        log = self._log
+        log((kind.index, end, -1, -1, issue, None, self._chain, frame.f_lasti))
 
     def _line_of(self, frame: FrameType) -> Any:
         chain, at = self._trace.chains[self._chain], frame.f_lasti

@@ -116,6 +116,7 @@ class Kinds:
         self.dots: dict[TileType, dict[TileType, Kind]] = {}
         self.casts: dict[TileType, dict[DType, Kind]] = {}
         self.copies: dict[TileType, dict[TileType, Kind]] = {}
+        self.messages: dict[Any, TileType] = {}
         self._known: dict[Any, Kind] = {}
 
     @classmethod
@@ -335,7 +336,7 @@ class Kinds:
     ) -> Kind:
         """A send, a receive, or a barrier."""
         return self._memo(
-            (op, ty, direction, peer, allocates),
+            (op, ty, direction, peer, busy, allocates),
             lambda: self.table.add(
                 Kind(
                     op, "ipc", busy=busy, nbytes=ty.nbytes,

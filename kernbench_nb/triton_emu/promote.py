@@ -123,7 +123,8 @@ def normal_axis(axis: int, shape: Shape, op: str) -> int:
     """
     rank = len(shape)
     if not -rank <= axis < rank:
-        raise ShapeError(f"{op}: axis {axis} does not exist in shape {shape}; it has axes 0 to {rank - 1}.")
+        there = f"axes 0 to {rank - 1}" if rank else "no axis"
+        raise ShapeError(f"{op}: axis {axis} does not exist in shape {shape}; it has {there}.")
     return axis % rank
 
 

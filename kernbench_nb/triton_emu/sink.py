@@ -41,6 +41,9 @@ class Sink(Protocol):
     ) -> tuple[int, int, int, int]:
         """Send a message: when the first link starts, when it arrives, when the PE goes on, and the peer."""
 
+    def wire_ps(self, direction: str | int, nbytes: int) -> int:
+        """How long a message occupies the narrowest link on its way; asked after a first `send` there."""
+
     def recv(
         self, issue_ps: int, direction: str | int, shape: tuple[int, ...], dtype: str, where: Where
     ) -> tuple[int, Any, int]:
@@ -92,6 +95,10 @@ class Recorder:
         raise MessageError(
             f"send to {direction!r} from a TLContext that stands alone: launch the kernel on an engine."
         )
+
+    def wire_ps(self, direction: str | int, nbytes: int) -> int:
+        """Nothing."""
+        return 0
 
     def recv(
         self, issue_ps: int, direction: str | int, shape: tuple[int, ...], dtype: str, where: Where
