@@ -54,7 +54,9 @@ def run_bench(
     ctx = BenchContext(engine, where)
 
     def result(error: BaseException | None) -> RunResult:
-        outputs = {name: t.numpy() for name, t in ctx.tensors.items() if t.written} if engine.enable_data else {}
+        outputs = (
+            {name: t.numpy() for name, t in ctx.tensors.items() if t.written} if engine.enable_data else {}
+        )
         return RunResult.of(engine, kernel=ctx.kernel, error=error, outputs=outputs)
 
     try:
