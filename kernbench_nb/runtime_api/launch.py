@@ -18,7 +18,7 @@ from kernbench_nb.ccl.sfr_config import (
     mesh_table,
     sip_table,
 )
-from kernbench_nb.errors import PlacementError
+from kernbench_nb.errors import DTypeError, PlacementError
 from kernbench_nb.memory.scratch import CHECKS
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import RunResult
@@ -253,7 +253,10 @@ def launch(
             return value
         twin = next((tensors[n] for n, array in arrays.items() if array is value), None)
         arrays[name] = value
-        tensors[name] = twin or WholeTensor(name, value, data)
+        try:
+            tensors[name] = twin or WholeTensor(name, value, data)
+        except DTypeError as error:
+            raise DTypeError(f"argument {name!r}: {error}") from None
         return tensors[name].pointer(0, machine)
 
     positional = [wrap(name, value) for name, value in zip(names, args, strict=True)]
