@@ -128,7 +128,7 @@ def test_an_integer_beside_bools_is_i32_or_as_wide_as_it_must_be() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("i8", 128), ("i8", -129), ("u8", 256), ("u8", -1), ("u32", -1), ("i32", 1 << 31), ("i64", 1 << 63), ("bool", 1 << 64)],
+    [("i8", 128), ("i8", -129), ("u8", 256), ("u8", -1), ("u32", -1), ("i32", 2**31), ("i64", 2**63), ("bool", 2**64)],
 )  # fmt: skip
 def test_an_integer_that_the_dtype_cannot_hold_is_refused(dtype: str, value: int) -> None:
     x = tile(dtype)
