@@ -627,17 +627,18 @@ def _lanes(
 
 def _filled(shard: Shard, ty: TileType, allowed: Any, where: Any, other: Any) -> Any:
     """The tile of a masked load: masked lanes are never read, and poison unless `other` says what they are."""
-    if other is None:
-        fill = np.frombuffer(bytes([POISON]) * ty.nbytes, ty.dtype.np).reshape(ty.shape).copy()
-    else:
-        fill = np.empty(ty.shape, ty.dtype.np)
+    assert shard.data is not None
+    fill = np.empty(ty.shape, shard.dtype.np)
+    if other is not None:
         numerics.convert(
             fill, np.broadcast_to(other.arr if other.__class__ is Handle else np.asarray(other), ty.shape)
         )
-    assert shard.data is not None
-    read = np.empty(where.shape, ty.dtype.np)
-    numerics.convert(read, shard.data[where])
-    fill[allowed] = read
+    fill[allowed] = shard.data[where]
+    if ty.dtype is not shard.dtype:
+        loaded, fill = fill, np.empty(ty.shape, ty.dtype.np)
+        numerics.convert(fill, loaded)
+    if other is None:
+        fill[~allowed] = np.frombuffer(bytes([POISON]) * ty.dtype.itemsize, ty.dtype.np)[0]
     return fill
 
 
