@@ -8,7 +8,7 @@ import numpy as np
 
 from kernbench_nb.memory import Scope
 from kernbench_nb.sim_engine.live import name_of_row
-from kernbench_nb.sim_engine.trace import CLOSE, KIND, OPEN, OUT, STRIDE, A, Trace
+from kernbench_nb.sim_engine.trace import CLOSE, KIND, OPEN, OUT, STRIDE, Trace
 
 __all__ = ["Recorder"]
 
@@ -25,6 +25,7 @@ class Recorder:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self._walks: dict[int, _Walk] = {}
 
     @classmethod
     def of(cls, record: str | None, limit: int, data: bool) -> Recorder | None:
@@ -52,7 +53,8 @@ class Recorder:
             If it would be more than the limit; the text says what to lower.
         """
         trace: Trace = tl.commands
-        for row in _alive(trace, scope):
+        walk = self._walks.setdefault(id(trace), _Walk(trace))
+        for row in walk.alive():
             kind = trace.kinds[trace.rows[row * STRIDE + KIND]]
             assert kind.ty is not None
             self.used += kind.ty.nbytes
@@ -65,17 +67,26 @@ class Recorder:
             trace.values.append((scope.index, row, name_of_row(trace, row), array))
 
 
-def _alive(trace: Trace, scope: Scope) -> list[int]:
-    """Allocating rows whose blocks are alive: those of the open arenas, from the persistent one to `scope`."""
-    open_arenas = {s.index for s in scope.ancestry()}
-    stack, alive = [0], []
-    rows, kinds = trace.rows, trace.kinds
-    for at in range(0, len(rows), STRIDE):
-        kind = rows[at + KIND]
-        if kind == OPEN:
-            stack.append(rows[at + A])
-        elif kind == CLOSE:
-            stack.pop()
-        elif stack[-1] in open_arenas and (kinds[kind].size or kinds[kind].op == "empty"):
-            alive.append(at // STRIDE)
-    return alive
+class _Walk:
+    """What is alive on one PE, followed from one call to the next so that no row is looked at twice."""
+
+    __slots__ = ("_arenas", "_next", "_trace")
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace  # kept, so that no other trace gets its id
+        self._next = 0
+        self._arenas: list[list[int]] = [[]]
+
+    def alive(self) -> list[int]:
+        """Allocating rows of the open arenas, from the persistent one inwards."""
+        rows, kinds, arenas = self._trace.rows, self._trace.kinds, self._arenas
+        for at in range(self._next, len(rows), STRIDE):
+            kind = rows[at + KIND]
+            if kind == OPEN:
+                arenas.append([])
+            elif kind == CLOSE:
+                arenas.pop()
+            elif kinds[kind].size or kinds[kind].op == "empty":
+                arenas[-1].append(at // STRIDE)
+        self._next = len(rows)
+        return [row for arena in arenas for row in arena]
