@@ -124,12 +124,16 @@ class Shard:
         low = offset + sum((s - 1) * t for s, t in zip(shape, steps, strict=True) if t < 0)
         high = offset + sum((s - 1) * t for s, t in zip(shape, steps, strict=True) if t > 0)
         if low < 0 or high >= self.n:
-            part = f" ({self.where})" if self.where else ""
-            raise OutOfBoundsError(
-                f"{verb} of shape {shape} at offset {offset} reaches elements {low} to {high} of tensor "
-                f"{self.tensor!r}, but its shard{part} of shape {self.shape} has "
-                f"{f'elements 0 to {self.n - 1}' if self.n else 'none'}. Shorten the tile, or give a mask with other=."
-            )
+            raise self.outside(f"{verb} of shape {shape} at offset {offset}", low, high)
+
+    def outside(self, what: str, low: int, high: int) -> OutOfBoundsError:
+        """The error of a load or store that reaches from element `low` to `high`."""
+        part = f" ({self.where})" if self.where else ""
+        there = f"elements 0 to {self.n - 1}" if self.n else "none"
+        return OutOfBoundsError(
+            f"{what} reaches elements {low} to {high} of tensor {self.tensor!r}, but its shard{part} of shape "
+            f"{self.shape} has {there}. Shorten the tile, or give a mask with other=."
+        )
 
     def window(self, offset: int, shape: Shape, strides: Shape | None = None) -> Array:
         """The elements of a checked tile, as a numpy view."""

@@ -620,8 +620,8 @@ def _lanes(
     """Which elements a mask lets through, and their addresses in the shard, which must lie inside."""
     allowed = np.broadcast_to(mask.arr != 0 if mask.__class__ is Handle else mask, shape)
     where = _addresses(offset, shape, steps)[allowed]
-    for edge in (int(where.min()), int(where.max())) if where.size else ():
-        shard.check(edge, (), None, verb)
+    if where.size and (where.min() < 0 or where.max() >= shard.n):
+        raise shard.outside(f"{verb} of shape {shape} at offset {offset}", where.min(), where.max())
     return allowed, where
 
 
