@@ -185,3 +185,68 @@ def test_timing_mode_makes_no_numbers() -> None:
         "base": "ahbm", "pe.tcm.kernel_scratch_mb": 1 << 24,
     })  # fmt: skip
     assert run.hbm_bytes == 2 * 2 * (1 << 40) + 8 * 2 + 2
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------
+
+SCOPED: dict[str, Run] = {
+    "decode": lambda **o: kb.decode(q[-1:], k, v, pes=3, tile=16, **o),
+    "decode, causal, prefetched": lambda **o: kb.decode(
+        q[-3:], k[:90], v[:90], pes=2, tile=16, causal=True, prefetch=True, merge="tree", lse=True, **o
+    ),
+    "prefill": lambda **o: kb.prefill(q[:20], k[:20], v[:20], cubes=3, causal=True, **o),
+    "flash": lambda **o: kb.flash(q[:40, :1], k[:40, :1], v[:40, :1], tile_q=16, tile_kv=8, causal=True, **o),
+    "flash, KV outside": lambda **o: kb.flash(
+        q[:40, :1], k[:40, :1], v[:40, :1], tile_q=16, tile_kv=8, order="fa1", **o
+    ),
+}
+
+
+@pytest.mark.parametrize("run", SCOPED.values(), ids=SCOPED)
+def test_scopes_change_no_bit_and_no_time(run: Run) -> None:
+    scoped, flat = run(), run(scoped=False)
+    np.testing.assert_array_equal(scoped.output, flat.output)
+    operations = ["op_name", "pe", "start_ps", "end_ps", "name", "scope", "tile"]
+    pd.testing.assert_frame_equal(scoped.frame[operations], flat.frame[operations])
+    assert list(scoped.tiles["tile"]) == list(flat.tiles["tile"])  # both step by tile
+    assert scoped.peak_scratch < flat.peak_scratch
+    assert flat.persistent_bytes == flat.peak_scratch
+    assert not (flat.memory["event"] == "rewind").any()
+
+
+def test_prefetch_changes_no_bit() -> None:
+    plain, ahead = (kb.decode(q[-1:], k, v, pes=3, tile=16, prefetch=p) for p in (False, True))
+    np.testing.assert_array_equal(plain.output, ahead.output)
+    assert ahead.makespan_ps < plain.makespan_ps < 2 * ahead.makespan_ps
+    buffers = [e.name for e in ahead.memory_log if e.pe == 0 and e.event == "alloc" and e.scope == ""]
+    assert buffers == ["Q", "m", "l", "O", "K even", "V even", "K odd", "V odd"]
+
+
+def test_tiles_are_labelled_by_block_and_tile() -> None:
+    one = kb.flash(q[:20, :1], k[:20, :1], v[:20, :1], tile_q=8, tile_kv=16)
+    assert list(one.tiles["tile"]) == ["tile 0,0", "tile 0,1", "tile 1,0", "tile 1,1", "tile 2,0", "tile 2,1"]
+    assert list(one.tiles["scope"])[:2] == ["block 0/tile 0,0", "block 0/tile 0,1"]
+    assert [tuple(r) for r in one.tiles[["rows_start", "rows_stop", "keys_start", "keys_stop"]].to_numpy()][-1] == (
+        16, 20, 16, 20,
+    )  # fmt: skip
+    outside = kb.flash(q[:20, :1], k[:20, :1], v[:20, :1], tile_q=8, tile_kv=16, order="fa1")
+    assert list(outside.tiles["tile"]) == [
+        "tile 0,0",
+        "tile 1,0",
+        "tile 2,0",
+        "tile 0,1",
+        "tile 1,1",
+        "tile 2,1",
+    ]
+    heads = kb.flash(q[:8, :3], k[:8, :1], v[:8, :1])
+    assert list(heads.tiles["tile"]) == ["tile 0,0"] * 3
+    assert list(heads.tiles["scope"]) == [f"head {h} block 0/tile 0,0" for h in range(3)]
+
+
+def test_tiles_of_a_decode_know_their_keys() -> None:
+    tiles = kb.decode(q[-1:], k, v, pes=8, tile=16, data=False).tiles
+    spans = sorted(zip(tiles["keys_start"], tiles["keys_stop"], strict=True))
+    assert spans[0] == (0, 16)
+    assert spans[-1] == (312, 319)  # the last PE holds 39 keys
+    assert sum(stop - start for start, stop in spans) == 319
+    assert (tiles["bytes_in"] == (tiles["keys_stop"] - tiles["keys_start"]) * 2 * 3 * 64 * 2).all()
