@@ -35,7 +35,14 @@ _PUBLIC: dict[str, str] = {
     "resolve_topology": "kernbench_nb.topology.builder:resolve_topology",
     # views of a result
     "analysis": "kernbench_nb.analysis",
+    "explore": "kernbench_nb.widgets.explore:explore",
     "plots": "kernbench_nb.plots",
+    "show_arenas": "kernbench_nb.widgets.arenas:show_arenas",
+    "show_log": "kernbench_nb.widgets.log:show_log",
+    "step": "kernbench_nb.widgets.stepper:step",
+    # the notebook's extension
+    "load_ipython_extension": "kernbench_nb.widgets.magic:load_ipython_extension",
+    "unload_ipython_extension": "kernbench_nb.widgets.magic:unload_ipython_extension",
     # errors
     "DeadlockError": "kernbench_nb.errors:DeadlockError",
     "OutOfBoundsError": "kernbench_nb.errors:OutOfBoundsError",

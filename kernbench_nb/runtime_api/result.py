@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from kernbench_nb._version import __version__
 from kernbench_nb.errors import DataModeError, KernbenchError
 from kernbench_nb.runtime_api.checking import Reference, compare
+from kernbench_nb.runtime_api.exporters import exporter
 from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, time_text
 from kernbench_nb.runtime_api.usage import Roofline, Usage
 from kernbench_nb.sim_engine.memory_log import MemoryLog
@@ -414,6 +416,26 @@ class RunResult:
             )
         wide = self.rerun(wide_links=True, data=False, record=None).makespan_ps
         return self.makespan_ps / wide - 1 if wide else 0.0
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def to_html(self, path: str | Path, **where: Any) -> Path:
+        """Write the stepper of this run as one self-contained page: no network, no server, opens from disk.
+
+        Parameters
+        ----------
+        path
+            Where to.
+        where
+            ``pe=``, ``tile=``, ``at=``: where it opens, as in `kb.step`.
+        """
+        written: Path = exporter("to_html")(self, path, **where)
+        return written
+
+    def to_chrome_trace(self, path: str | Path) -> Path:
+        """Write the run as Chrome's trace-event JSON, which Perfetto (ui.perfetto.dev) opens."""
+        written: Path = exporter("to_chrome_trace")(self, path)
+        return written
 
     # -- how it shows itself -----------------------------------------------------------------------------------
 

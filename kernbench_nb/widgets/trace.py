@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,16 @@ from kernbench_nb.sim_engine.rows import Ints, Rows
 from kernbench_nb.sim_engine.trace import ENGINES, Kind
 from kernbench_nb.topology import Topology
 from kernbench_nb.widgets.blocks import Blocks, blocks_of
-from kernbench_nb.widgets.pack import Packer, unpack
+from kernbench_nb.widgets.pack import Packer
+from kernbench_nb.widgets.places import opening
+from kernbench_nb.widgets.reader import SCHEMA, VERSION, Trace, decode
 from kernbench_nb.widgets.sources import Sources
 from kernbench_nb.widgets.tiles import Tiles, clock_of, shown_stop, tiles_of
 from kernbench_nb.widgets.twin import Twin, twin_of
 from kernbench_nb.widgets.values import values_of
 from kernbench_nb.widgets.words import about_text, pe_label, title_text
 
-__all__ = ["SCHEMA", "VERSION", "decode", "encode"]
-
-SCHEMA, VERSION = "kernbench-trace", 1
+__all__ = ["decode", "encode", "trace_of"]
 
 Array = npt.NDArray[Any]
 Head = dict[str, Any]
@@ -140,23 +140,15 @@ def encode(
         "strings": texts.all,
         "tables": packer.tables,
     }
-    return head, packer.buffer()
+    buffer = packer.buffer()
+    spot = opening(Trace(head, buffer))
+    head["open"] = {"pe": spot.pe, "step": spot.step, "tile": spot.tile}
+    return head, buffer
 
 
-def decode(head: Mapping[str, Any], buffer: bytes) -> dict[str, dict[str, Array]]:
-    """The tables of a trace as numpy columns, whole numbers as int64.
-
-    Raises
-    ------
-    ValueError
-        If it is another format, or another version of this one.
-    """
-    found = head.get("schema"), head.get("version")
-    if found != (SCHEMA, VERSION):
-        raise ValueError(
-            f"this is trace format {found[0]!r}, version {found[1]!r}; {SCHEMA!r}, version {VERSION} was expected"
-        )
-    return unpack(head["tables"], buffer)
+def trace_of(run: RunResult, *, twin: Twin | None = None, words: Sequence[str] | None = None) -> Trace:
+    """`encode`, as a `Trace`."""
+    return Trace(*encode(run, twin=twin, words=words))
 
 
 def _ops(run: RunResult, tiles: Tiles, blocks: Blocks, clock: Ints, names: Ints) -> dict[str, Array]:

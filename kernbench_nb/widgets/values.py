@@ -222,7 +222,7 @@ class _Errors:
         return state, correction, share
 
     def now(self, tile: int) -> Floats | None:
-        """``|o - final| / |final|`` of each row, o of all states of these rows together; None where final is not known."""
+        """``|o - final| / |final|`` of each row, o of all states of these rows together; None if not known."""
         group = self._group.get(int(self._tiles.columns["pe"][tile]))
         if group is None or self._final is None:
             return None

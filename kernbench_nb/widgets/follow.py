@@ -1,0 +1,105 @@
+"""A still picture that follows a stepper: any plot of `kb.plots`, or a function of one's own, redrawn at each step."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets
+
+if TYPE_CHECKING:
+    from kernbench_nb.widgets.base import View
+
+__all__ = ["Follower"]
+
+Draw = Callable[..., Any]
+
+
+class Follower(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no types
+    """Shows what `draw` draws, once for each change.
+
+    Parameters
+    ----------
+    view
+        What is followed.
+    draw
+        Called as ``draw(run, at=ns, pe=pe)``; draws with matplotlib, and returns its Axes or Figure (or nothing).
+
+    Notes
+    -----
+    Figures that `draw` makes are closed when they are pictures, also after an error, which is shown in their place.
+    Figures of the user's own are left alone.
+    """
+
+    def __init__(self, view: View, draw: Draw) -> None:
+        super().__init__()
+        self.draws = 0
+        self._view: View | None = view
+        self._draw: Draw | None = draw
+        self._drawn: tuple[int, int] | None = None
+        view.observe(self._moved, names=["step", "pe"])
+        self._moved(None)
+
+    def _moved(self, change: Any) -> None:
+        view = self._view
+        if view is None or (view.pe, view.step) == self._drawn:
+            return
+        self._drawn = view.pe, view.step
+        self.draws += 1
+        try:
+            self.value = self._picture(view)
+        except Exception as error:
+            # shown where the reader looks; the next step draws again
+            text = f"{type(error).__name__}: {error}"
+            self.value = f"<pre>{html.escape(text)}</pre>"
+
+    def _picture(self, view: View) -> str:
+        assert self._draw is not None
+        before = _open_figures()
+        current = _current_figure()
+        try:
+            drawn = self._draw(view.run, at=view._clock(view.pe, view.step) / 1000, pe=view.pe)
+            figure = getattr(drawn, "figure", None) or drawn
+            if not hasattr(figure, "savefig"):
+                new = [number for number in _open_figures() if number not in before]
+                if not new:
+                    return ""
+                figure = sys.modules["matplotlib.pyplot"].figure(new[-1])
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})
+            data = base64.b64encode(buffer.getvalue()).decode()
+            return f'<img alt="" style="max-width:100%" src="data:image/png;base64,{data}">'
+        finally:
+            _close_new(before, current)
+
+    def close(self) -> None:
+        """Stop following. Closing twice is closing once."""
+        if self._view is not None:
+            self._view.unobserve(self._moved, names=["step", "pe"])
+        self._view = self._draw = None
+        super().close()
+
+
+def _open_figures() -> list[int]:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    return list(pyplot.get_fignums()) if pyplot else []
+
+
+def _current_figure() -> int | None:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    return pyplot.gcf().number if pyplot and pyplot.get_fignums() else None
+
+
+def _close_new(before: list[int], current: int | None) -> None:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    for number in _open_figures():
+        if number not in before:
+            pyplot.close(number)
+    if current is not None and current in _open_figures():
+        pyplot.figure(current)
