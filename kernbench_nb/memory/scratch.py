@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kernbench_nb.errors import ScratchOverflowError
 from kernbench_nb.memory.layout import ALIGN, round_up
-from kernbench_nb.memory.scopes import Range, Scope
+from kernbench_nb.memory.scopes import Range, Scope, new_scope
 
 __all__ = ["Block", "ScopeWatcher", "ScratchAllocator"]
 
@@ -149,7 +149,7 @@ class ScratchAllocator:
         self.top = base
         self.fast_top = self.end
         self.checks = checks
-        self.root = Scope(self, "", "persistent")
+        self.root = new_scope(self, "", "persistent")
         self.root.state = "open"
         self.root.save = self.root.reach = base
         self.arena = self.root
@@ -228,7 +228,8 @@ class ScratchAllocator:
 
     def rewind(self, top: int) -> None:
         """Set the cursor back to a save-point (an address); only a scope that ends does this."""
-        self._move(top)
+        self.top = top
+        self.fast_top = self.end if top % ALIGN == 0 else -1
         own = self._own
         while own and own[-1].addr >= top:
             own.pop()
@@ -284,4 +285,4 @@ class ScratchAllocator:
         rewind: bool = True,
     ) -> Scope:
         """Make a scope, to be entered with `with`; see `Scope`."""
-        return Scope(self, label, kind, rows, keys, rewind)
+        return new_scope(self, label, kind, rows, keys, rewind)

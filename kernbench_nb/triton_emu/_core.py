@@ -39,6 +39,9 @@ from kernbench_nb.triton_emu.sink import Sink
 _INSIDE = ("kernbench_nb.triton_emu", "kernbench_nb.memory")
 """Packages whose frames are not the kernel's: operators, methods, scopes."""
 
+_NO_CHAIN = -1
+"""In place of the call chain of a frame that is not the kernel's but one of `_INSIDE`, called by the kernel."""
+
 Array = npt.NDArray[Any]
 
 
@@ -126,37 +129,48 @@ class Core:
 
     def _enter(self, frame: FrameType) -> FrameType:
         """The kernel's (or a shared function's) frame that called `tl`; its call chain becomes the current one."""
-        while frame is not self._frame:
-            if frame.f_globals.get("__package__") not in _INSIDE or frame.f_back is None:
-                break
-            frame = frame.f_back
-        else:
-            return frame
-        self._frame = frame
-        if frame is self._kernel:
-            self._chain = self._kernel_chain
+        kernel = self._kernel
+        if frame is kernel:
+            self._frame, self._chain = frame, self._kernel_chain
             return frame
         caller = frame.f_back
-        if caller is not None and caller is self._kernel:
-            # the usual case: a shared function that the kernel calls
+        call = None
+        if caller is kernel and caller is not None:
+            # the usual case: the kernel calls a shared function, or an operator; one look, once it was seen
             # by identity: hashing a code object costs 0.3 us, and the trace keeps those that it names alive
-            key = id(frame.f_code), caller.f_lasti
-            chain = self._calls.get(key)
-            if chain is None:
-                chain = self._calls[key] = self._new_chain(frame)
-            self._chain = chain
+            call = id(frame.f_code), caller.f_lasti
+            chain = self._calls.get(call)
+            if chain is not None:
+                if chain == _NO_CHAIN:
+                    frame, chain = caller, self._kernel_chain
+                self._frame, self._chain = frame, chain
+                return frame
+        while frame is not self._frame:
+            if frame.f_globals.get("__package__") not in _INSIDE or caller is None:
+                break
+            if call is not None:
+                self._calls[call], call = _NO_CHAIN, None
+            frame, caller = caller, caller.f_back
         else:
-            self._chain = self._new_chain(frame)
+            return frame
+        if frame is kernel:
+            self._frame, self._chain = frame, self._kernel_chain
+            return frame
+        self._frame, self._chain = frame, self._new_chain(frame)
+        if call is not None:
+            self._calls[call] = self._chain
         return frame
 
     def _new_chain(self, frame: FrameType) -> int:
         """The index of a frame's call chain, found by walking up to the kernel."""
-        runner = self._runner
+        runner, kernel = self._runner, self._kernel
         walk = [id(frame.f_code)]
         caller = frame.f_back if runner is not None else None
         while caller is not None and (code := caller.f_code) is not runner:
-            walk.append(id(code))
             walk.append(caller.f_lasti)
+            if caller is kernel:  # above it nothing changes
+                break
+            walk.append(id(code))
             caller = caller.f_back
         key = tuple(walk)
         chain = self._chains.get(key)

@@ -15,6 +15,7 @@ from kernbench_nb import dtypes
 from kernbench_nb.dtypes import DType, i32, resolve_dtype
 from kernbench_nb.errors import ScopeOrderError, UnwaitedLoadWarning
 from kernbench_nb.memory import Scope, tile_type
+from kernbench_nb.memory.scopes import new_scope
 from kernbench_nb.sim_engine.trace import KindTable, Trace
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._core import as_shape, cdiv
@@ -267,7 +268,7 @@ class TLContext(Transfers):
         Scope
             With its label, kind, depth, savepoint and peak.
         """
-        scope = Scope(self._scratch, label, kind, rows, keys, rewind)
+        scope = new_scope(self._scratch, label, kind, rows, keys, rewind)
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
