@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from kernbench_nb.benches._checks import check_word, group_size
 from kernbench_nb.benches._step import State, causal_mask, clear_state, finish, fold_tile, init_state
 
 __all__ = ["flash_attention_kernel"]
@@ -75,14 +76,16 @@ def flash_attention_kernel(
     Elements that cross HBM, for a head with T_q = S_kv = N in T_r query blocks and T_c tiles of keys:
     ``(2 + 2 T_r) N d`` for ``"fa2"``, ``(2 + 3 T_c) N d + 4 N T_c`` for ``"fa1"``.
     """
+    group = group_size(h_q, h_kv)
+    check_word("order", order, "fa2", "fa1")
     valid = S_kv if kv_len is None else kv_len
     for head in range(h_q):
         sweep = _Head(
             tl=tl,
             name=f"head {head} " if h_q > 1 else "",
             q=q + head * d_head,
-            k=k + head // (h_q // h_kv) * d_head,
-            v=v + head // (h_q // h_kv) * d_head,
+            k=k + head // group * d_head,
+            v=v + head // group * d_head,
             o=o + head * d_head,
             lse=None if lse is None else lse + head,
             mask=mask,

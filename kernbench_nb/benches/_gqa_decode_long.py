@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kernbench_nb.benches._checks import check_word, group_size
 from kernbench_nb.benches._step import (
     State,
     causal_mask,
@@ -16,6 +17,7 @@ from kernbench_nb.benches._step import (
     receive_state,
     send_state,
 )
+from kernbench_nb.errors import ShapeError
 from kernbench_nb.policy.placement.dp import split
 
 __all__ = ["gqa_decode_long_kernel"]
@@ -74,10 +76,16 @@ def gqa_decode_long_kernel(
         ``(T_q, h_q)`` f32: gets m + ln l, by one more write.
     kv_len
         How many of the keys are valid, S_kv by default.
+
+    Raises
+    ------
+    ShapeError
+        If h_q is no multiple of h_kv, or C and P are not those of the launch.
     """
+    group = group_size(h_q, h_kv)
+    check_word("merge", merge, "chain", "tree")
     scale = 1.0 / math.sqrt(d_head) if sm_scale is None else sm_scale
     valid = S_kv if kv_len is None else kv_len
-    group = h_q // h_kv
     rows = group * T_q
     start, stop = _own_keys(tl, S_kv, C, P)
     keys = max(0, min(stop, valid) - start)
@@ -142,7 +150,12 @@ def gqa_decode_long_kernel(
 
 def _own_keys(tl: Any, S_kv: int, C: int, P: int) -> tuple[int, int]:
     """Rows of K and V that are this PE's: split over SIPs, then cubes, then PEs, as the placement does."""
-    sips = tl.num_programs(2)
+    pes, cubes, sips = (tl.num_programs(axis) for axis in range(3))
+    if (sips * cubes, pes) != (C, P):
+        raise ShapeError(
+            f"the kernel was told C={C} cubes of P={P} PEs, and runs on {sips * cubes} of {pes}: the keys would be "
+            "split otherwise than its tensors are."
+        )
     of_sip = split((0, S_kv), sips)[tl.program_id(2)]
     of_cube = split(of_sip, C // sips)[tl.program_id(1)]
     return split(of_cube, P)[tl.program_id(0)]

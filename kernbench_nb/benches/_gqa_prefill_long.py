@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kernbench_nb.benches._checks import check_word, group_size
 from kernbench_nb.benches._step import causal_mask, clear_state, finish, fold_tile, init_state
+from kernbench_nb.errors import ShapeError
 from kernbench_nb.policy.placement.dp import split
 
 __all__ = ["gqa_prefill_long_kernel"]
@@ -74,15 +76,24 @@ def gqa_prefill_long_kernel(
         Elements from one token to the next in q and o, in k and v, and in lse, where a tensor holds more heads than
         these.
 
+    Raises
+    ------
+    ShapeError
+        If h_q is no multiple of h_kv, or C is not the number of cubes of the launch.
+
     Notes
     -----
+    Both messages of a step are sent before one is received, so a direction needs two slots (``pe.ipc.slots``).
     Each step of the ring costs ``max(C + 4 D, X)``: a fold C, two sends and two receives of dispatch D, or the
     transfer X of the next block, whichever is longer (machine.md 8).
     """
     cube = tl.program_id(1)
+    check_word("direction", direction, "next", "prev")
+    if tl.num_programs(1) != C:
+        raise ShapeError(f"the kernel was told C={C} cubes, and runs on {tl.num_programs(1)}.")
     tokens, first_token, total = _own_tokens(cube, C, T_q, q_start, T_total)
     scale = 1.0 / math.sqrt(d_head) if sm_scale is None else sm_scale
-    group = h_q // h_kv
+    group = group_size(h_q, h_kv)
     rows = group * tokens
     q_row = h_q * d_head if q_row is None else q_row
     by_head, strides = (h_kv, group, tokens, d_head), (group * d_head, d_head, q_row, 1)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kernbench_nb.benches._checks import check_count, group_size
 from kernbench_nb.dtypes import DType, f16, f64, resolve_dtype
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.runtime_api.tensor import host_array
 
-__all__ = [
-    "Inputs",
-    "check_count",
-    "check_names",
-    "check_scale",
-    "check_word",
-    "look_at",
-    "look_at_mask",
-    "valid_keys",
-]
+__all__ = ["Inputs", "look_at", "look_at_mask", "valid_keys"]
 
 Array = npt.NDArray[Any]
 
@@ -63,7 +53,7 @@ class Inputs:
     @property
     def group(self) -> int:
         """Query heads that share a KV head."""
-        return self.h_q // self.h_kv
+        return group_size(self.h_q, self.h_kv)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -127,11 +117,7 @@ def look_at(
             f"{arrays[1].shape} (d = {k3.shape[2]})"
         )
     queries, kv = q3.shape[1], k3.shape[1]
-    if kv == 0 or queries == 0 or queries % kv:
-        raise ShapeError(
-            f"query heads must be a multiple of KV heads, both at least 1; got h_q={queries} and h_kv={kv}. "
-            "Query head h reads KV head h // (h_q / h_kv)."
-        )
+    group_size(queries, kv)
     if q3.shape[0] == 0 or q3.shape[2] == 0:
         raise ShapeError(f"q needs at least one token and d at least 1; got {arrays[0].shape}")
     to = _one_dtype(arrays, dtype)
@@ -162,62 +148,10 @@ def _one_dtype(arrays: list[Array], dtype: Any) -> DType:
 def _converted(x: Array, to: DType) -> Array:
     if x.dtype == to.np:
         return x
-    if x.dtype.kind in "iub" or 0 not in x.strides or x.size == 0:
+    if any(x.strides) or x.size == 0:
         return host_array(x, to)[0]
     # an array that repeats one element (a stand-in for shapes in timing mode) stays one
     return np.broadcast_to(host_array(x[(0,) * x.ndim], to)[0], x.shape)
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number from `least` on.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
-    return int(value)
-
-
-def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Check that keyword arguments are known.
-
-    Raises
-    ------
-    TypeError
-        For one that is not; the nearest is named, or all.
-    """
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}=?" if near else f"it takes {', '.join(known)}."
-            raise TypeError(f"{what} has no argument {name}=; {hint}")
-
-
-def check_scale(sm_scale: Any) -> None:
-    """Check that the factor of the scores is a number, or None.
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    """
-    if sm_scale is not None and not isinstance(sm_scale, (int, float, np.integer, np.floating)):
-        raise TypeError(f"sm_scale must be a number, or None for 1 / sqrt(d); got {sm_scale!r}")
-
-
-def check_word(name: str, value: Any, *words: str) -> None:
-    """Check that an argument is one of a few words.
-
-    Raises
-    ------
-    ValueError
-        If it is none; all are named.
-    """
-    if value not in words:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, got {value!r}")
 
 
 def valid_keys(kv_len: int | None, x: Inputs) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kernbench_nb.benches._checks import group_size
 from kernbench_nb.benches._step import causal_mask, safe_max
 
 __all__ = ["naive_attention_kernel"]
@@ -57,7 +58,7 @@ def naive_attention_kernel(
     HBM traffic of a head with T_q = S_kv = N: ``4 N^2 + 4 N d`` elements (FlashAttention, Theorem 2).
     """
     scale = 1.0 / math.sqrt(d_head) if sm_scale is None else sm_scale
-    group = h_q // h_kv
+    group = group_size(h_q, h_kv)
     blocks = [(i, at, min(at + rows, T_q)) for i, at in enumerate(range(0, T_q, rows))]
     kv_strides, q_strides = (h_kv * d_head, 1), (h_q * d_head, 1)
 

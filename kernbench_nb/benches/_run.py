@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from kernbench_nb.benches._inputs import Array, Inputs, check_names
+import numpy as np
+
+from kernbench_nb.benches._checks import check_names
+from kernbench_nb.benches._inputs import Array, Inputs
 from kernbench_nb.benches.reference import tolerance
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import attach
@@ -94,6 +97,9 @@ def entry_point(plan: Callable[..., Plan]) -> Callable[..., RunResult]:
 
     @wraps(plan)
     def entry(q: Any, k: Any, v: Any, **arguments: Any) -> RunResult:
+        arguments = {
+            n: value.item() if isinstance(value, np.generic) else value for n, value in arguments.items()
+        }
         check_names(f"kb.{plan.__name__}", arguments, known)
         given = {**keywords, **{n: value for n, value in arguments.items() if n in keywords}}
         options = Options(**{n: value for n, value in arguments.items() if n not in keywords})

@@ -13,19 +13,11 @@ import ml_dtypes
 import numpy as np
 
 from kernbench_nb.benches import reference
+from kernbench_nb.benches._checks import check_count, check_scale, check_word
 from kernbench_nb.benches._flash import flash_attention_kernel
 from kernbench_nb.benches._gqa_decode_long import gqa_decode_long_kernel
 from kernbench_nb.benches._gqa_prefill_long import gqa_prefill_long_kernel
-from kernbench_nb.benches._inputs import (
-    Array,
-    Inputs,
-    check_count,
-    check_scale,
-    check_word,
-    look_at,
-    look_at_mask,
-    valid_keys,
-)
+from kernbench_nb.benches._inputs import Array, Inputs, look_at, look_at_mask, valid_keys
 from kernbench_nb.benches._naive import naive_attention_kernel
 from kernbench_nb.benches._run import Plan, Values, entry_point
 from kernbench_nb.benches.footprint import Footprint

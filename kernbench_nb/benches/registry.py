@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernbench_nb.benches import entry
-from kernbench_nb.benches._inputs import check_count, check_names
+from kernbench_nb.benches._checks import check_count, check_names
 from kernbench_nb.dtypes import f32, resolve_dtype
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.tensor import host_array

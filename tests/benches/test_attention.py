@@ -156,6 +156,17 @@ def test_inputs_in_any_memory_order(bench: Bench) -> None:
     np.testing.assert_array_equal(turned.output, bench(q, k, v).output)
 
 
+@by_kernel
+def test_inputs_that_repeat_in_memory(bench: Bench) -> None:
+    """Zero strides along some axes, converted or not, stand for equal values along those axes only."""
+    q, k, v = problem()
+    k, v = np.broadcast_to(k[:1], k.shape), np.broadcast_to(v[:, :1], v.shape)
+    for dtype in (None, "f32"):
+        run = bench(q, k, v, dtype=dtype)
+        run.check()
+        np.testing.assert_array_equal(run.output, bench(q, k.copy(), v.copy(), dtype=dtype).output)
+
+
 # -- causal ------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -157,6 +158,17 @@ def test_parameters_are_what_ran() -> None:
     flash = kb.flash(q[:3], k[:5], v[:5], mask=np.ones((3, 5), bool), data=False)
     assert flash.params["mask"] is True
     assert kb.flash(q[:3], k[:5], v[:5], data=False).params["mask"] is False
+
+
+def test_parameters_are_plain_python() -> None:
+    run = kb.decode(
+        q[-1:], k, v, pes=np.int64(4), tile=np.int32(16), kv_len=np.int64(100), sm_scale=np.float32(0.5),
+        causal=np.True_, data=False,
+    )  # fmt: skip
+    assert {name: type(value) for name, value in run.params.items() if name in ("pes", "tile", "kv_len")} == {
+        "pes": int, "tile": int, "kv_len": int,
+    }  # fmt: skip
+    assert json.loads(json.dumps(dict(run.params)))["causal"] is True
 
 
 def test_outputs_are_what_kernels_wrote() -> None:

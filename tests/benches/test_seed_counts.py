@@ -254,3 +254,84 @@ def test_copies_of_a_ring(cubes: int, tile: int | None) -> None:
     folds = cubes * (1 if tile is None else 3)
     assert counts(result)["copy"] == 3 * cubes * (folds - 1)
     assert counts(result)["dma_write"] == cubes
+
+
+# -- kernels that are called wrongly -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"h_kv": 3}, ValueError, "h_q=8 and h_kv=3"),
+        ({"h_kv": 0}, ValueError, "h_q=8 and h_kv=0"),
+        ({"P": 4}, ValueError, r"told C=1 cubes of P=4 PEs, and runs on 1 of 8"),
+        ({"C": 2}, ValueError, r"told C=2 cubes of P=8 PEs, and runs on 1 of 8"),
+        ({"merge": "ring"}, ValueError, "merge must be 'chain' or 'tree', got 'ring'"),
+    ],
+)
+def test_a_decode_that_is_told_other_things_than_its_launch(
+    change: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    sizes = {"T_q": 1, "S_kv": 64, "h_q": 8, "h_kv": 1, "d_head": D, "C": 1, "P": 8} | change
+
+    def bench(ctx: Any) -> None:
+        configure_sfr_intercube_multisip(ctx.engine, ctx.spec, config())
+        whole, rows = DPPolicy(num_pes=8), DPPolicy(pe="row_wise", num_pes=8)
+        q, o = (ctx.zeros((1, 8 * D), dp=whole, name=name) for name in "qo")
+        k, v = (ctx.zeros((64, D), dp=rows, name=name) for name in "kv")
+        ctx.launch("decode", gqa_decode_long_kernel, q, k, v, o, **sizes)
+
+    with pytest.raises(error, match=text) as caught:
+        run(bench)
+    assert len(caught.value.run.op_log) == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"h_q": 3, "h_kv": 2}, "h_q=3 and h_kv=2"),
+        ({"C": 2}, "told C=2 cubes, and runs on 4"),
+        ({"direction": "left"}, "direction must be 'next' or 'prev', got 'left'"),
+    ],
+)
+def test_a_ring_that_is_told_other_things_than_its_launch(change: dict[str, Any], text: str) -> None:
+    def bench(ctx: Any) -> None:
+        configure_sfr_intercube_ring(ctx.engine, ctx.spec, config(), ring_size=4)
+        rows = DPPolicy(cube="row_wise", num_cubes=4)
+        q, k, v, o = (ctx.zeros((16, D), dp=rows, name=name) for name in "qkvo")
+        sizes = {"T_q": 4, "S_kv": 16, "d_head": D, "C": 4} | change
+        ctx.launch("prefill", gqa_prefill_long_kernel, q, k, v, o, **sizes)
+
+    with pytest.raises(ValueError, match=text):
+        run(bench)
+
+
+def test_a_ring_without_its_directions_says_which_there_are() -> None:
+    def bench(ctx: Any) -> None:
+        configure_sfr_intercube_multisip(ctx.engine, ctx.spec, config())
+        rows = DPPolicy(cube="row_wise", num_cubes=4)
+        q, k, v, o = (ctx.zeros((16, D), dp=rows, name=name) for name in "qkvo")
+        ctx.launch("prefill", gqa_prefill_long_kernel, q, k, v, o, 4, 16, D, 4)
+
+    with pytest.raises(
+        RuntimeError, match=r"direction 'ring_next' .*not installed. Directions of PE 0: .*E -> PE 8"
+    ):
+        run(bench)
+
+
+@pytest.mark.parametrize(("slots", "fits"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_ring_needs_two_slots_a_direction(slots: int, fits: bool) -> None:
+    sizes = {"T_q": 8, "S_kv": 8, "h_q": 1, "h_kv": 1, "d": 8, "cubes": 4}
+    machine = {"base": "ahbm", "pe.ipc.slots": slots}
+    if fits:
+        kb.bench("gqa_prefill", topology=machine, **sizes).check()
+        return
+    with pytest.raises(kb.DeadlockError, match=r"4 of 4 PEs are blocked"):
+        kb.bench("gqa_prefill", topology=machine, **sizes)
+
+
+@pytest.mark.parametrize("merge", ["chain", "tree"])
+@pytest.mark.parametrize("slots", [0, 1])
+def test_merges_need_no_slots(merge: str, slots: int) -> None:
+    sizes = {"S_kv": 64, "h_q": 2, "h_kv": 1, "d": 8, "pes": 16, "tile": 4}
+    kb.bench("gqa_decode", topology={"base": "ahbm", "pe.ipc.slots": slots}, merge=merge, **sizes).check()
