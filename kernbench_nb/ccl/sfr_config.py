@@ -4,15 +4,14 @@ A table maps a direction to `{global PE: global PE of its peer}`. A PE with no n
 in that direction's map. What a PE receives from a direction is what the peer there sent in the opposite one:
 `recv("W")` takes what the western neighbour sent to `"E"`.
 
-=====================
-============================================================================================== direction
-peer =====================
-============================================================================================== `E W N S`
-the PE of the same number in the neighbouring cube of the same SIP; no wrap at the edge `pe_prev pe_next`
-the PE before or after in the same cube, by number (one hop, as numbers run boustrophedon) `ring_prev
-ring_next`  the PE of the same number in the cube before or after, by index, closed over cubes 0..C-1 `sip_E
-sip_W ...`      the PE of the same cube and number in the neighbouring SIP =====================
-==============================================================================================
+===================  ======================================================================================
+direction            peer
+===================  ======================================================================================
+E W N S              the PE of the same number in the neighbouring cube of the same SIP; no wrap at the edge
+pe_prev pe_next      the PE before or after in the same cube, by number (one hop: numbers run boustrophedon)
+ring_prev ring_next  the PE of the same number in the cube before or after, by index, closed over 0..C-1
+sip_E sip_W ...      the PE of the same cube and number in the neighbouring SIP
+===================  ======================================================================================
 """
 
 from __future__ import annotations

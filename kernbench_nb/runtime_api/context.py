@@ -74,7 +74,10 @@ class BenchContext:
     def tensor(
         self, values: Any, *, dtype: Any = None, dp: DPPolicy | None = None, name: str | None = None
     ) -> Tensor:
-        """A tensor with given values, converted to `dtype` if that is given."""
+        """A tensor with given values, converted to `dtype` if that is given.
+
+        An array is not copied before a kernel writes to the tensor: change it only after the last launch.
+        """
         array, to = host_array(values, dtype)
         return self._make(array.shape, to, dp, name, lambda: array)
 
