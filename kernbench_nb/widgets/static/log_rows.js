@@ -1,0 +1,115 @@
+// The rows of a log: filtered, sorted and grouped. A hundred thousand rows take some milliseconds, since texts are
+// compared once each and not once a row.
+
+export class Rows {
+  constructor(run) {
+    this.run = run;
+    const { ops } = run;
+    const rows = [];
+    for (let i = 0; i < ops.n; i++) if (run.engine(i) < 4) rows.push(i);
+    this.all = Int32Array.from(rows);
+    this.pe = new Uint16Array(ops.n);
+    run.pes.forEach((pe, p) => this.pe.fill(p, pe.op0, pe.op1));
+  }
+
+  value(row, column) {
+    const { run } = this;
+    const { ops, kinds } = run;
+    const kind = ops.kind[row];
+    switch (column) {
+      case 'start': return ops.start[row];
+      case 'duration': return ops.end[row] - ops.start[row];
+      case 'busy': return kinds.busy[kind];
+      case 'bytes': return kinds.nbytes[kind];
+      case 'flops': return kinds.flops[kind];
+      case 'pe': return this.pe[row];
+      case 'engine': return kinds.engine[kind];
+      case 'line': return ops.site[row] >= 0 ? run.sites.line[ops.site[row]] : -1;
+      case 'op': return run.text(kinds.op[kind]);
+      case 'name': return run.text(ops.name[row]);
+      case 'shape': return run.text(kinds.shape[kind]);
+      case 'tile': return run.tileLabel(ops.tile[row]);
+      default: throw new Error(`no column ${column}`);
+    }
+  }
+
+  /** Rows that hold every word of a text somewhere: in op, engine, name, shape, operands, tensor, tile or PE. */
+  filter(text, engine = -1, pe = -1) {
+    const { run } = this;
+    const words = text.toLowerCase().replaceAll('x', '×').split(/\s+/).filter(Boolean);
+    const tests = words.length ? [this.phrase(words)] : [];
+    const out = [];
+    for (const row of this.all) {
+      if (engine >= 0 && run.engine(row) !== engine) continue;
+      if (pe >= 0 && this.pe[row] !== pe) continue;
+      if (tests.every(test => test(row))) out.push(row);
+    }
+    return Int32Array.from(out);
+  }
+
+  /** A test for all words; "tile 2" and "PE 3" are found as they are written, before single words are. */
+  phrase(words) {
+    const { run } = this;
+    const { kinds, ops, tiles } = run;
+    const tidy = s => s.toLowerCase().replaceAll('x', '×');
+    const strings = run.strings.map(tidy);
+    const engines = run.engines.map(tidy);
+    const labels = run.pes.map(pe => tidy(pe.label));
+    const whole = words.join(' ');
+    const columns = row => [kinds.op[ops.kind[row]], ops.name[row], kinds.shape[ops.kind[row]], kinds.text[ops.kind[row]], kinds.tensor[ops.kind[row]]];
+    const exact = s => new RegExp(`(^|[^\\w])${s.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}($|[^\\w])`);
+    const hits = word => Uint8Array.from(strings, s => (s.includes(word) ? 1 : 0));
+    const asWhole = words.length > 1 ? exact(whole) : null;
+    const wholeTile = Uint8Array.from(strings, s => (asWhole && asWhole.test(s) ? 1 : 0));
+    const wholePe = labels.map(s => Boolean(asWhole && asWhole.test(s)));
+    const parts = words.map(word => [word, hits(word)]);
+    return row => {
+      if (wholeTile[tiles.label[ops.tile[row]]] || wholePe[this.pe[row]]) return true;
+      if (asWhole && (/^(tile|pe|cube|merge|block) \d/.test(whole))) return false;
+      return parts.every(([word, hit]) => columns(row).some(s => hit[s]) || hit[tiles.label[ops.tile[row]]] || engines[run.engine(row)].includes(word) || labels[this.pe[row]].includes(word));
+    };
+  }
+
+  /** Rows by a column; equal ones stay in order of the log. */
+  sort(rows, column, down) {
+    const values = Array.from(rows, row => this.value(row, column));
+    const order = Array.from(rows, (_, n) => n);
+    const sign = down ? -1 : 1;
+    const compare = typeof values[0] === 'string'
+      ? (a, b) => sign * values[a].localeCompare(values[b], undefined, { numeric: true }) || a - b
+      : (a, b) => sign * (values[a] - values[b]) || a - b;
+    return Int32Array.from(order.sort(compare), n => rows[n]);
+  }
+
+  sum(rows, column) {
+    let sum = 0;
+    for (const row of rows) sum += this.value(row, column);
+    return sum;
+  }
+
+  /** [{name, engine, rows, busy, first}], the longest engine time first. */
+  group(rows, by) {
+    const { run } = this;
+    const { ops, kinds } = run;
+    const keys = {
+      op: row => kinds.op[ops.kind[row]],
+      engine: row => kinds.engine[ops.kind[row]],
+      pe: row => this.pe[row],
+      tile: row => run.tiles.label[ops.tile[row]],
+    }[by];
+    const names = { op: k => run.text(k), engine: k => run.engines[k], pe: k => run.pes[k].label, tile: k => run.text(k) || 'no name' }[by];
+    const groups = new Map();
+    for (const row of rows) {
+      const key = keys(row);
+      let g = groups.get(key);
+      if (!g) groups.set(key, (g = { name: names(key), rows: [], busy: 0, first: row, engines: [0, 0, 0, 0] }));
+      const busy = kinds.busy[ops.kind[row]];
+      g.rows.push(row);
+      g.busy += busy;
+      g.engines[run.engine(row)] += busy;
+    }
+    const out = [...groups.values()];
+    for (const g of out) g.engine = run.engines[g.engines.indexOf(Math.max(...g.engines))];
+    return out.sort((a, b) => b.busy - a.busy || a.first - b.first);
+  }
+}

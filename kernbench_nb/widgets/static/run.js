@@ -1,0 +1,229 @@
+// A run as the views ask it: what is alive after a row, which tile a row is in, where another PE is at the same time.
+// Indexes are built once; no question costs more for a longer run.
+
+import { columns } from './columns.js';
+
+export class Run {
+  constructor(head, bytes) {
+    Object.assign(this, columns(head, bytes));
+    this.head = head;
+    this.strings = head.strings;
+    this.engines = head.engines;
+    this.pes = head.pes;
+    this.limit = head.scratch_bytes;
+    this.first = head.window ? head.window.first : 0;
+    this.number = new Map(this.pes.map((p, i) => [p.pe, i]));
+    this.indexTiles();
+    this.indexBlocks();
+    this.indexValues();
+    this.senders = new Map(); // row that received -> row that sent
+    for (let n = 0; n < this.msgs.n; n++) if (this.msgs.recv[n] >= 0) this.senders.set(this.msgs.recv[n], this.msgs.send[n]);
+  }
+
+  // -- text ----------------------------------------------------------------------------------------------------
+
+  text(i) {
+    return this.strings[i] || '';
+  }
+
+  op(i) {
+    return this.text(this.kinds.op[this.ops.kind[i]]);
+  }
+
+  name(i) {
+    return this.text(this.ops.name[i]);
+  }
+
+  shape(i) {
+    return this.text(this.kinds.shape[this.ops.kind[i]]);
+  }
+
+  /** Number of the engine; 4 is `scope`, what is no operation. */
+  engine(i) {
+    return this.kinds.engine[this.ops.kind[i]];
+  }
+
+  busy(i) {
+    return this.kinds.busy[this.ops.kind[i]];
+  }
+
+  /** What a row is called in a lane or a list: its name, else its operation. */
+  label(i) {
+    const op = this.op(i);
+    const name = this.name(i);
+    if (op === 'copy') return name ? `copy ${name}` : op;
+    return name || op;
+  }
+
+  /** The block that a row made, or -1. */
+  made(i) {
+    const block = this.ops.out[i];
+    return block >= 0 && this.allocs.born[block] === i ? block : -1;
+  }
+
+  // -- PEs and time --------------------------------------------------------------------------------------------
+
+  /** Rows of a PE: [first, stop). */
+  span(p) {
+    return [this.pes[p].op0, this.pes[p].op1];
+  }
+
+  /** Which PE (index) a row belongs to. */
+  peOf(row) {
+    let low = 0, high = this.pes.length - 1;
+    while (low < high) {
+      const mid = (low + high + 1) >> 1;
+      if (this.pes[mid].op0 <= row) low = mid;
+      else high = mid - 1;
+    }
+    return low;
+  }
+
+  /** The last row of a PE after which its clock stands at or before a time; one before its first if there is none. */
+  rowAt(p, ps) {
+    const [first, stop] = this.span(p);
+    return lastAtMost(this.ops.clock, first, stop, ps);
+  }
+
+  // -- tiles ---------------------------------------------------------------------------------------------------
+
+  indexTiles() {
+    const { tiles } = this;
+    this.tilesOf = this.pes.map(() => []);
+    for (let t = 0; t < tiles.n; t++) if (tiles.op0[t] >= 0) this.tilesOf[tiles.pe[t]].push(t);
+    this.stopsOf = this.tilesOf.map((list, p) => {
+      const [first, stop] = this.span(p);
+      const rows = list.map(t => tiles.stop[t]);
+      if (stop > first) rows.push(first, stop - 1);
+      return Int32Array.from(new Set(rows)).sort();
+    });
+  }
+
+  tile(i) {
+    return this.ops.tile[i];
+  }
+
+  kind(t) {
+    return this.text(this.tiles.kind[t]);
+  }
+
+  tileLabel(t) {
+    return this.text(this.tiles.label[t]);
+  }
+
+  /** Whether a tile is one of the sweep's (or of a user's own scopes), not what lies between. */
+  counted(t) {
+    return this.tiles.place[t] > 0;
+  }
+
+  // -- scratch -------------------------------------------------------------------------------------------------
+
+  indexBlocks() {
+    const { allocs, scopes } = this;
+    const lists = Array.from({ length: scopes.n }, () => []);
+    for (let k = 0; k < allocs.n; k++) if (allocs.scope[k] >= 0) lists[scopes.owner[allocs.scope[k]]].push(k);
+    this.blocksOf = lists.map(list => Int32Array.from(list));
+    this.partOfBlock = k => scopes.part[allocs.scope[k]];
+  }
+
+  /** Scopes open after a row, innermost first, the persistent arena last. */
+  open(i) {
+    const { scopes } = this;
+    const out = [];
+    let s = this.ops.scope[i];
+    while (s >= 0) {
+      if (scopes.close[s] > i) out.push(s);
+      s = scopes.parent[s];
+    }
+    return out;
+  }
+
+  /** Blocks alive after a row, by address. */
+  live(i) {
+    const { allocs } = this;
+    const out = [];
+    for (const s of this.open(i).reverse()) {
+      for (const k of this.blocksOf[s]) {
+        if (allocs.born[k] > i) break;
+        out.push(k);
+      }
+    }
+    return out;
+  }
+
+  /** How many blocks were made up to a row (of all PEs before, too): allocs are in the order of `born`. */
+  bornUpTo(i) {
+    return lastAtMost(this.allocs.born, 0, this.allocs.n, i) + 1;
+  }
+
+  /**
+   * The newest dead owner of each byte above the cursor. Looks back over a bounded number of blocks, so that a step
+   * does not depend on the length of the run; older owners are hatched without a name.
+   */
+  givenBack(i, most = 40) {
+    const { allocs } = this;
+    const cursor = this.ops.cursor[i];
+    const part = this.scopes.part[this.ops.scope[i]];
+    const taken = [];
+    const out = [];
+    let k = this.bornUpTo(i) - 1;
+    for (let looked = 0; k >= 0 && looked < 300 && out.length < most; k--, looked++) {
+      if (this.partOfBlock(k) !== part) break;
+      if (allocs.dead[k] > i || !allocs.size[k]) continue;
+      const from = allocs.addr[k];
+      const to = from + allocs.size[k];
+      if (to <= cursor || taken.some(([a, b]) => from < b && to > a)) continue;
+      taken.push([from, to]);
+      out.push(k);
+    }
+    return out;
+  }
+
+  persistent(k) {
+    return this.allocs.arena[k] === 0;
+  }
+
+  // -- values --------------------------------------------------------------------------------------------------
+
+  indexValues() {
+    this.valuesOf = new Map();
+    const { values } = this;
+    if (!values) return;
+    for (let i = 0; i < values.n; i++) {
+      const pool = values.half[i] ? this.pool2 : this.pool4;
+      const [rows, cols, off] = [values.rows[i], values.cols[i], values.off[i]];
+      const data = Object.values(pool).find(c => c.subarray);
+      const t = values.tile[i];
+      if (!this.valuesOf.has(t)) this.valuesOf.set(t, {});
+      this.valuesOf.get(t)[this.text(values.what[i])] = { x: data.subarray(off, off + rows * cols), rows, cols };
+    }
+  }
+
+  /** Recorded values of a tile: {s, m, l, c, o, err, share}, each {x, rows, cols}, or undefined. */
+  recorded(t) {
+    return this.valuesOf.get(t);
+  }
+}
+
+/** Index of the last entry of a rising column in [first, stop) that is at most x; first - 1 if there is none. */
+export function lastAtMost(column, first, stop, x) {
+  let low = first - 1, high = stop - 1;
+  while (low < high) {
+    const mid = (low + high + 1) >> 1;
+    if (column[mid] <= x) low = mid;
+    else high = mid - 1;
+  }
+  return low;
+}
+
+const cache = new WeakMap();
+
+/** The run behind a trait, decoded once however many views show it. */
+export function runOf(head, bytes) {
+  const key = bytes.buffer || bytes;
+  const known = cache.get(key);
+  if (known && known.head === head) return known;
+  const run = new Run(head, bytes);
+  cache.set(key, run);
+  return run;
+}

@@ -1,0 +1,490 @@
+// Scratch: the arena over time and, at its right edge, the scratch as it is now. Both share one address axis, so the
+// map is the slice of the picture at the playhead. At the far left the whole budget, from which the used part is pulled
+// out.
+
+import { h, plot, size, where } from './dom.js';
+import { Marks } from './marks.js';
+import { patterns, textures } from './texture.js';
+import { css } from './colour.js';
+import { bytes, group, many, percent, shape } from './numbers.js';
+import { fit, spread, textWidth } from './place.js';
+import { RowAxis } from './axis.js';
+import { paintProfile, paintTimeline } from './timeline.js';
+
+const MONO = '10.5px monospace';
+
+export class Scratch {
+  /**
+   * `options`: height; limit (the address axis reaches the limit, as when two runs are compared); most (the highest
+   * address shown); axis(run, p, x0, x1); labels (false for the small form).
+   */
+  constructor(player, options = {}) {
+    this.player = player;
+    this.options = { height: 360, labels: true, ...options };
+    this.plot = plot('Scratch');
+    this.el = this.plot.box;
+    this.now = h('canvas', { class: 'abs', 'aria-hidden': 'true' });
+    this.plot.svg.before(this.now);
+    this.id = `${player.id}-${options.name || 'scratch'}-`;
+    patterns(this.plot.svg, this.id);
+    this.marks = new Marks(this.plot.svg);
+    this.hot = -1;
+    this.listen();
+  }
+
+  // -- geometry ------------------------------------------------------------------------------------------------
+
+  layout(width) {
+    const { run, p, palette } = this.player;
+    const { labels } = this.options;
+    this.width = width;
+    this.narrow = width < 640;
+    this.small = !labels || width < 470;
+    this.labelWidth = this.small ? 0 : this.narrow ? 200 : 222;
+    this.mapWidth = labels ? (this.narrow ? 62 : 76) : 44;
+    this.x0 = this.options.limit ? 50 : this.small ? 54 : 88;
+    this.mapX = width - this.mapWidth - (this.labelWidth ? this.labelWidth + 18 : 2);
+    this.x1 = this.mapX - 20;
+    this.top = 36;
+    this.axis = (this.options.axis || ((...a) => new RowAxis(...a)))(run, p, this.x0, this.x1);
+    this.strip = this.axis.windowed ? 40 : 0;
+    this.height = this.options.height + this.strip;
+    this.bottom = this.options.height - 22;
+    this.most = this.options.limit ? run.limit * 1.09 : this.options.most || Math.max(run.pes[p].peak * 1.04, 64);
+    if (!this.options.limit && run.head.error && run.head.error.wanted) this.most = run.limit * 1.09;
+    this.toLimit = this.most >= run.limit;
+    this.g = size(this.plot, width, this.height);
+    this.textures = textures(this.g, palette);
+    this.patternFill = name => `url(#${this.id}${name})`;
+    const ratio = window.devicePixelRatio || 1;
+    this.now.width = this.mapWidth * ratio;
+    this.now.height = this.height * ratio;
+    Object.assign(this.now.style, { left: `${this.mapX}px`, width: `${this.mapWidth}px`, height: `${this.height}px` });
+    this.map = this.now.getContext('2d');
+    this.map.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.mapTextures = textures(this.map, palette);
+    this.axis.hold(this.player.i);
+    this.paint();
+  }
+
+  y = address => this.bottom - (address / this.most) * (this.bottom - this.top);
+
+  paint() {
+    const { run, p, palette } = this.player;
+    const g = this.g;
+    g.clearRect(0, 0, this.width, this.height);
+    g.save();
+    g.beginPath();
+    g.rect(this.x0, 0, this.x1 - this.x0 + 1, this.bottom + 1);
+    g.clip();
+    paintTimeline(g, { run, p, axis: this.axis, y: this.y, palette, patterns: this.textures, exact: this.toLimit });
+    g.restore();
+    if (!this.strip) return;
+    const [top, bottom] = [this.height - this.strip + 12, this.height - 4];
+    const most = Math.max(run.pes[p].peak, 1);
+    paintProfile(g, {
+      run, p, x0: this.x0, x1: this.x1, top, bottom, most, fill: css(palette.rule2), line: css(palette.ink2),
+    });
+  }
+
+  // -- pointer -------------------------------------------------------------------------------------------------
+
+  listen() {
+    const { svg } = this.plot;
+    const { player } = this;
+    let dragging = null;
+    const scrub = event => {
+      const [x] = where(event, svg);
+      const clamped = Math.max(this.x0, Math.min(this.x1, x));
+      if (dragging === 'strip') {
+        const [first, stop] = player.run.span(player.p);
+        const row = Math.floor(first + ((clamped - this.x0) / (this.x1 - this.x0)) * (stop - first));
+        player.go(Math.min(stop - 1, row));
+      } else player.go(this.axis.row(clamped));
+    };
+    svg.addEventListener('pointerdown', event => {
+      const [x, y] = where(event, svg);
+      if (x >= this.x0 && x <= this.x1) {
+        dragging = this.strip && y > this.bottom + 24 ? 'strip' : 'plot';
+        svg.setPointerCapture(event.pointerId);
+        scrub(event);
+        return;
+      }
+      const block = this.blockAt(x, y);
+      if (block >= 0) player.go(Math.max(player.run.allocs.born[block], player.run.span(player.p)[0]));
+    });
+    svg.addEventListener('pointermove', event => (dragging ? scrub(event) : this.hover(event)));
+    svg.addEventListener('pointerup', () => (dragging = null));
+    svg.addEventListener('pointercancel', () => (dragging = null));
+    svg.addEventListener('pointerleave', () => {
+      player.tip.hide();
+      this.light(-1);
+    });
+  }
+
+  blockAt(x, y) {
+    const { run, i } = this.player;
+    const { allocs } = run;
+    if (x > this.mapX + this.mapWidth + 8) {
+      const label = (this.labels || []).find(l => Math.abs(l.y - y) < 7);
+      return label ? label.k : -1;
+    }
+    if (y < this.top || y > this.bottom || x < this.x0) return -1;
+    const row = x > this.x1 ? i : this.axis.row(x);
+    const address = ((this.bottom - y) / (this.bottom - this.top)) * this.most;
+    const found = run.live(row).find(k => address >= allocs.addr[k] && address < allocs.addr[k] + allocs.size[k]);
+    return found === undefined ? -1 : found;
+  }
+
+  hover(event) {
+    const { run, p, tip } = this.player;
+    const k = this.blockAt(...where(event, this.plot.svg));
+    this.light(k);
+    if (k < 0) return tip.hide();
+    const { allocs, scopes } = run;
+    const lives = Math.min(allocs.dead[k], run.span(p)[1]) - allocs.born[k];
+    const idle = allocs.dead[k] - 1 - allocs.last[k];
+    tip.show(event, [
+      `${blockName(run, k)}  ${shape(run.text(allocs.shape[k]))} ${run.text(allocs.dtype[k])}`,
+      `${group(allocs.nbytes[k])} B at ${group(allocs.addr[k])}`,
+      run.persistent(k) ? 'persistent arena' : `scoped arena, ${run.text(scopes.label[scopes.owner[allocs.scope[k]]]) || 'no name'}`,
+      `lives ${many(lives, 'operation')}${allocs.last[k] >= 0 && idle > 0 ? `, the last ${group(idle)} unused` : ''}`,
+    ]);
+  }
+
+  light(k) {
+    if (this.hot === k) return;
+    this.hot = k;
+    this.player.dirty();
+  }
+
+  // -- a step --------------------------------------------------------------------------------------------------
+
+  draw({ run, p, i }) {
+    if (this.axis.hold(i)) this.paint();
+    const { ops } = run;
+    const m = this.marks.begin();
+    const error = run.head.error && run.head.error.op >= 0 && i >= run.head.error.op ? run.head.error : null;
+    const at = { run, p, i, m, error, cursor: ops.cursor[i], peak: ops.peak[i], live: run.live(i), open: run.open(i) };
+    this.drawBudget(at);
+    this.drawAddresses(at);
+    this.drawTiles(at);
+    this.drawFuture(at);
+    if (this.strip) this.drawStrip(at);
+    this.drawMap(at);
+    this.drawPointers(at);
+    this.drawLabels(at);
+    m.end();
+    this.plot.svg.setAttribute('aria-label',
+      `Scratch of ${run.pes[p].label}: cursor ${group(at.cursor)} bytes, high-water ${group(at.peak)}, ` +
+      `limit ${group(run.limit)}; ${many(at.live.length, 'live block')}.`);
+  }
+
+  /** The whole of the scratch, with the part shown pulled out of it. */
+  drawBudget({ run, m, cursor, peak }) {
+    if (this.toLimit || this.x0 < 60) return;
+    const full = this.bottom - this.top;
+    const part = v => Math.max(1.5, (v / run.limit) * full);
+    m.rect(1, this.top, 12, full, 'budget');
+    m.path(`M13 ${this.bottom - part(this.most)}L38 ${this.top}V${this.bottom}H13Z`, 'lens');
+    m.rect(1, this.bottom - part(peak), 12, part(peak), 'budget-hw');
+    m.rect(1, this.bottom - part(cursor), 12, part(cursor), 'budget-on');
+    m.text(0, this.top - 20, bytes(run.limit), 't lab1 b');
+    m.text(0, this.top - 7, 'budget', 't lab2');
+    m.text(18, this.bottom - 6, percent(peak / run.limit), 't lab2');
+  }
+
+  drawAddresses({ m, run }) {
+    const step = addressStep(this.most);
+    for (let a = 0; a < this.most; a += step) {
+      const y = this.y(a);
+      const last = a + step >= this.most;
+      m.line(this.x0, y, this.x1, y, 'grid');
+      m.text(this.x0 - 6, y + 3.5, a === 0 ? '0' : addressText(a, step, last), 't lab2 end num');
+    }
+    if (this.toLimit) {
+      const y = this.y(run.limit);
+      m.line(this.x0, y, this.mapX + this.mapWidth, y, 'limit');
+      m.text(this.x0 + 4, y - 6, `limit ${bytes(run.limit)}`, 't lim b');
+    }
+  }
+
+  /** The tiles above the timeline. */
+  drawTiles({ run, p, i, m }) {
+    const { tiles } = run;
+    const now = run.tile(i);
+    let lastText = -99, lastTick = -99;
+    const list = run.tilesOf[p];
+    const show = t => {
+      const a = this.axis.x(Math.max(tiles.op0[t], this.axis.from));
+      const b = this.axis.x(Math.min(tiles.op1[t] + 1, this.axis.to));
+      const here = t === now;
+      if (a - lastTick < 1.2 && !here) return;
+      lastTick = a;
+      const state = here ? 'tick-now' : tiles.op1[t] <= i ? 'tick-done' : 'tick-todo';
+      m.rect(a + 0.5, this.top - 8, Math.max(1, b - a - 1), 4, state);
+      const text = shortLabel(run, t);
+      const w = textWidth(text) + 3;
+      const middle = Math.max(this.x0 + w / 2, Math.min(this.x1 - w / 2, (a + b) / 2));
+      if ((b - a > w || here) && middle - w / 2 > lastText) {
+        m.text(middle, this.top - 13, text, here ? 't lab0 b mid' : 't lab2 mid');
+        lastText = middle + w / 2;
+      }
+    };
+    // the current tile's label goes first, so that its neighbours make room for it
+    const inside = list.filter(t => tiles.op1[t] >= this.axis.from && tiles.op0[t] < this.axis.to);
+    for (const t of inside) show(t);
+    if (inside.some(t => run.counted(t))) m.text(this.x0 - 6, this.top - 13, this.small ? '' : 'tile', 't lab2 end');
+  }
+
+  /** What is still to come is veiled; the playhead; what a run that stopped never reached. */
+  drawFuture({ run, p, i, m, error, peak }) {
+    const { axis } = this;
+    const x = axis.x(i + 1);
+    const end = axis.x(Math.min(axis.to, axis.stop));
+    if (this.options.never && this.x1 - end > 4) this.drawNever(m, end, error);
+    m.rect(x, this.top - 2, Math.max(0, end - x), this.bottom - this.top + 3, 'veil');
+    m.line(this.x0, this.bottom + 0.5, this.x1, this.bottom + 0.5, 'axis');
+    m.line(this.x0, this.y(peak), this.mapX + this.mapWidth, this.y(peak), 'hw');
+    m.line(x, this.top - 10, x, this.bottom + 5, 'play');
+    m.path(`M${x - 5} ${this.bottom + 11}L${x} ${this.bottom + 4}L${x + 5} ${this.bottom + 11}Z`, 'play-h');
+    const text = `operation ${group(i - axis.first + 1)} of ${group(axis.stop - axis.first)}`;
+    const left = x > this.x1 - textWidth(text) - 14;
+    m.text(left ? x - 9 : x + 9, this.bottom + 14, text, `t lab1${left ? ' end' : ''}`);
+    if (this.hot >= 0 && run.peOf(run.allocs.born[this.hot]) === p) {
+      const { allocs } = run;
+      const a = axis.x(Math.max(axis.from, allocs.born[this.hot]));
+      const b = axis.x(Math.min(axis.to, allocs.dead[this.hot]));
+      const top = this.y(allocs.addr[this.hot] + allocs.size[this.hot]);
+      if (b > a) m.rect(a, top - 1, b - a, Math.max(2, this.y(allocs.addr[this.hot]) - top) + 2, 'hot');
+    }
+  }
+
+  drawNever(m, end, error) {
+    const top = this.y(this.player.run.limit);
+    m.rect(end, top, this.x1 - end, this.bottom - top, 'tile-skip', { fill: this.patternFill('skip') });
+    if (!error) return;
+    const middle = (end + this.x1) / 2;
+    const lines = this.options.never.filter(text => textWidth(text) < this.x1 - end - 8);
+    lines.forEach((text, n) => m.text(middle, (top + this.bottom) / 2 + n * 15, text, `t ${n ? 'lab1' : 'lim b'} mid halo`));
+  }
+
+  /** Of a long run: all of it, and which part of it stands above. */
+  drawStrip({ run, p, i, m }) {
+    const [first, stop] = run.span(p);
+    const x = row => this.x0 + ((row - first) / (stop - first)) * (this.x1 - this.x0);
+    const [top, bottom] = [this.height - this.strip + 12, this.height - 4];
+    m.rect(this.x0, top, this.x1 - this.x0, bottom - top, 'strip');
+    m.rect(x(this.axis.from), top - 1, Math.max(3, x(this.axis.to) - x(this.axis.from)), bottom - top + 2, 'strip-window');
+    m.line(x(i + 1), top - 3, x(i + 1), bottom + 2, 'play');
+    m.text(this.x0 - 6, bottom - 10, 'whole', 't lab2 end');
+    m.text(this.x0 - 6, bottom + 1, 'run', 't lab2 end');
+    m.text(this.mapX, bottom - 10, `above: ${group(this.axis.from - first + 1)}–${group(this.axis.to - first)}`, 't lab2');
+    m.text(this.mapX, bottom + 2, `of ${group(stop - first)} operations`, 't lab2');
+  }
+
+  /** The scratch as it is after the step, on its own canvas. */
+  drawMap({ run, i, m, cursor, peak, live, error }) {
+    const { allocs, engines } = run;
+    const g = this.map;
+    const { palette } = this.player;
+    const w = this.mapWidth;
+    g.clearRect(0, 0, w, this.height);
+    g.fillStyle = css(palette.bg2);
+    g.fillRect(0, this.top, w, this.bottom - this.top);
+    if (peak > cursor) {
+      g.fillStyle = this.mapTextures.back;
+      g.fillRect(0, this.y(peak), w, this.y(cursor) - this.y(peak));
+    }
+    const fresh = run.made(i);
+    const thin = this.toLimit ? 0 : 0.8; // at the scale of the whole budget thousands of slivers blend by themselves
+    for (const k of live) {
+      if (!allocs.size[k]) continue;
+      const top = this.y(allocs.addr[k] + allocs.size[k]);
+      const height = this.y(allocs.addr[k]) - top;
+      const kept = run.head.scoped && run.persistent(k);
+      if (kept) {
+        g.fillStyle = css(palette.keep);
+        g.fillRect(0, top, w, Math.max(thin, height - 0.6));
+        continue;
+      }
+      const e = engines[allocs.engine[k]];
+      g.fillStyle = height > 4 ? this.mapTextures[e] || this.mapTextures.todo : css(palette.line[e] || palette.ink2);
+      g.fillRect(3, top, w - 3, Math.max(thin, height));
+      if (height > 3) {
+        g.strokeStyle = css(palette.line[e] || palette.ink2);
+        g.lineWidth = 1;
+        g.strokeRect(3.5, top + 0.5, w - 4, height - 1);
+      }
+    }
+    if (peak > cursor) this.drawGhosts(m, run, i, cursor);
+    m.text(this.mapX + w / 2, this.top - 13, this.small ? 'now' : 'scratch now', 't lab1 b mid');
+    for (const [k, cls] of [[fresh, 'fresh'], [this.hot, 'hotb']]) {
+      if (k < 0 || !(k === fresh || live.includes(k))) continue;
+      const top = this.y(allocs.addr[k] + allocs.size[k]);
+      m.rect(this.mapX + 2, top - 0.5, w - 2, Math.max(2, this.y(allocs.addr[k]) - top + 1), cls);
+    }
+    if (error && error.wanted) {
+      // the request that did not fit, standing out over the limit
+      const top = this.y(Math.min(this.most, cursor + error.wanted));
+      m.rect(this.mapX, top, w, this.y(cursor) - top, 'over');
+    }
+  }
+
+  /** Names of the dead owners of bytes that nobody has written since. */
+  drawGhosts(m, run, i, cursor) {
+    const { allocs } = run;
+    for (const k of run.givenBack(i)) {
+      const from = Math.max(allocs.addr[k], cursor);
+      const top = this.y(allocs.addr[k] + allocs.size[k]);
+      const height = this.y(from) - top;
+      if (height > 1.5) m.rect(this.mapX + 0.5, top + 0.5, this.mapWidth - 1, height - 1, 'ghost');
+      if (height > 14 && !this.small) {
+        m.text(this.mapX + this.mapWidth / 2, top + height / 2 + 4, fit(blockName(run, k), this.mapWidth - 8, MONO), 't mid ghost-t');
+      }
+    }
+  }
+
+  /** Save-points as flags, the cursor as a triangle. */
+  drawPointers({ run, m, cursor, open, error }) {
+    const [x, w] = [this.mapX, this.mapWidth];
+    for (const s of open) {
+      if (!run.scopes.rewind[s] || run.scopes.depth[s] === 0) continue;
+      const y = this.y(run.scopes.save[s]);
+      m.line(x - 12, y, x + w, y, 'save');
+      m.path(`M${x - 14} ${y - 4}H${x - 6}V${y}H${x - 14}Z`, 'save-f');
+    }
+    const y = this.y(cursor);
+    m.path(`M${x - 1} ${y}l-9 -5v10Z`, 'cursor');
+    m.line(x, y, x + w, y, 'cursor-l');
+    if (error && this.toLimit) {
+      const px = this.axis.x(error.op + 1);
+      const py = this.y(run.limit);
+      m.path(`M${px - 6} ${py - 6}l12 12m0 -12l-12 12`, 'never big');
+    }
+  }
+
+  /** The list at the right: arenas with their bytes, blocks with name, shape, dtype and bytes, lines to the map. */
+  drawLabels({ run, i, m, cursor, peak, live, open }) {
+    this.labels = [];
+    if (!this.labelWidth) return;
+    const items = this.listed(run, i, cursor, peak, live, open);
+    const x = this.mapX + this.mapWidth + 26;
+    const right = this.width - 1;
+    const [top, bottom] = [this.top + 4, this.bottom - 3];
+    const shown = shortened(items, Math.floor((bottom - top - 8) / 11.6));
+    const pitch = Math.max(11.6, Math.min(14.4, (bottom - top - 14) / Math.max(1, shown.length)));
+    const gap = n => (shown[n].head && n ? pitch + 5 : shown[n - 1].head ? pitch + 3 : pitch);
+    const total = shown.reduce((sum, _, n) => sum + (n ? gap(n) : 0), 0);
+    const tight = total > bottom - top ? (bottom - top) / total : 1;
+    const ys = spread(shown.map(it => it.y), n => gap(n) * tight, top, bottom);
+    shown.forEach((it, n) => this.drawLabel(m, run, i, it, x, right, ys[n]));
+  }
+
+  drawLabel(m, run, i, item, x, right, y) {
+    const { allocs } = run;
+    if (item.head) {
+      const left = x - 8;
+      const size_ = bytes(item.n);
+      m.text(left, y + 4, item.head, item.mute ? 't lab2 b' : 't lab1 b');
+      const used = textWidth(item.head, '600 11px sans-serif') + 8;
+      const room = right - left - used - textWidth(size_, '600 11px sans-serif') - 8;
+      if (item.sub) m.text(left + used, y + 4, fit(item.sub, room), 't lab2');
+      m.text(right, y + 4, size_, `${item.mute ? 't lab2' : 't lab1 b'} end num`);
+      if (!item.mute) m.line(left, y + 7.5, right, y + 7.5, item.keep ? 'rulek' : 'rule2');
+      return;
+    }
+    if (item.more) {
+      m.text(x, y + 4, `… and ${group(item.more)} more`, 't lab2');
+      return;
+    }
+    const k = item.k;
+    const strong = k === this.hot || k === run.made(i) ? ' b' : '';
+    const from = this.mapX + this.mapWidth + 1;
+    m.path(`M${from} ${item.at.toFixed(1)}h5L${x - 10} ${y.toFixed(1)}h5`, 'lead');
+    const size_ = group(allocs.nbytes[k]);
+    const nameWidth = this.narrow ? 62 : 72;
+    m.text(x, y + 4, fit(blockName(run, k), nameWidth, MONO), `t mono lab0${strong}`);
+    const kind = `${shape(run.text(allocs.shape[k]))} ${run.text(allocs.dtype[k])}`;
+    const room = right - x - nameWidth - 4 - textWidth(size_, MONO) - 6;
+    m.text(x + nameWidth + 4, y + 4, fit(kind, room, MONO), 't mono lab2');
+    m.text(right, y + 4, size_, 't mono lab1 end');
+    this.labels.push({ y, k });
+  }
+
+  /** What the list says, from high to low addresses: heads of arenas, and blocks. */
+  listed(run, i, cursor, peak, live, open) {
+    const { allocs, scopes } = run;
+    const scoped = run.head.scoped;
+    const items = [];
+    const byOwner = new Map();
+    for (const k of live) {
+      if (!allocs.size[k]) continue;
+      const owner = scopes.owner[allocs.scope[k]];
+      if (!byOwner.has(owner)) byOwner.set(owner, []);
+      byOwner.get(owner).push(k);
+    }
+    if (scoped && peak - cursor > 64) {
+      items.push({ head: 'Given back', sub: 'free until overwritten', n: peak - cursor, y: (this.y(peak) + this.y(cursor)) / 2, mute: true });
+    }
+    for (const s of open) {
+      if (scopes.owner[s] !== s) continue;
+      const blocks = (byOwner.get(s) || []).reverse();
+      const keep = scopes.depth[s] === 0;
+      if (keep && !blocks.length) continue;
+      const middle = k => this.y(allocs.addr[k] + allocs.size[k] / 2);
+      const head = !scoped ? 'No scopes' : keep ? 'Persistent arena' : 'Scoped arena';
+      const sub = !scoped ? 'nothing is given back' : keep ? '' : run.text(scopes.label[s]);
+      const n = blocks.reduce((sum, k) => sum + allocs.size[k], 0);
+      items.push({ head, sub, n, y: (blocks.length ? middle(blocks[0]) : this.y(cursor)) - 12, keep: keep && scoped });
+      for (const k of blocks) items.push({ k, at: middle(k), y: middle(k) });
+    }
+    return items;
+  }
+
+  summary({ run, p, i }) {
+    return `${bytes(run.ops.cursor[i])} in use, high-water ${bytes(run.ops.peak[i])}`;
+  }
+}
+
+/** Leave out blocks from the middle of the longest list, so that every arena keeps its head; say how many. */
+function shortened(items, most) {
+  const surplus = items.length - most;
+  if (surplus <= 0) return items;
+  let from = 0, length = 0;
+  for (let n = 0; n < items.length; n++) {
+    let end = n;
+    while (end < items.length && !items[end].head) end++;
+    if (end - n > length) [from, length] = [n, end - n];
+    n = end;
+  }
+  const drop = Math.min(length, surplus + 1);
+  const at = from + Math.ceil((length - drop) * 0.75);
+  const gone = items.slice(at, at + drop);
+  const y = gone.reduce((sum, it) => sum + it.y, 0) / Math.max(1, gone.length);
+  return [...items.slice(0, at), { more: drop, y }, ...items.slice(at + drop)];
+}
+
+function blockName(run, k) {
+  const name = run.text(run.allocs.name[k]);
+  if (name) return name;
+  const born = run.allocs.born[k];
+  return born >= 0 ? run.op(born) : 'block';
+}
+
+/** A tile's label above the timeline: "2" for "tile 2", the words of the rest. */
+export function shortLabel(run, t) {
+  const text = run.tileLabel(t) || run.kind(t);
+  return run.counted(t) ? text.replace(/^tile /, '') : text.replace(/ (to|from|with) .*/, '');
+}
+
+const STEPS = [16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288];
+function addressStep(most) {
+  return STEPS.find(s => most / s <= 7) || 2 ** Math.ceil(Math.log2(most / 7));
+}
+
+function addressText(a, step, last) {
+  if (step < 1024) return group(a) + (last ? ' B' : '');
+  if (a % 2 ** 20 === 0) return `${a / 2 ** 20} MiB`;
+  return group(a / 1024) + (last ? ' KiB' : '');
+}

@@ -1,0 +1,222 @@
+// Values, where the run recorded them: the weights of the tile, the state (m, l) and the correction c of each row, O / l,
+// and how far O / l is from the final result.
+
+import { plot, size, where } from './dom.js';
+import { Marks } from './marks.js';
+import { patterns } from './texture.js';
+import { percent, signed } from './numbers.js';
+import { fit, textWidth } from './place.js';
+import { heatIndex } from './heat.js';
+import { ErrorCurve } from './errors.js';
+import { lastAtMost } from './run.js';
+import { who } from './words.js';
+import { word } from './lens.js';
+
+const MOST_ROWS = 24; // up to here a row has its numbers, beyond it bars alone
+
+export class Values {
+  constructor(player) {
+    this.player = player;
+    this.plot = plot('Values');
+    this.el = this.plot.box;
+    this.id = `${player.id}-values-`;
+    patterns(this.plot.svg, this.id);
+    this.marks = new Marks(this.plot.svg);
+    this.curve = new ErrorCurve(this);
+    this.plot.svg.addEventListener('click', event => {
+      const tile = this.curve.tileAt(where(event, this.plot.svg)[0]);
+      if (tile >= 0) player.goTile(tile);
+    });
+  }
+
+  layout(width) {
+    const { run, p } = this.player;
+    const tiles = run.tilesOf[p].filter(t => run.recorded(t));
+    this.list = tiles;
+    this.ready = Int32Array.from(tiles, t => (run.tiles.weights[t] >= 0 ? run.tiles.weights[t] : run.tiles.stop[t]));
+    const some = tiles.map(t => run.recorded(t));
+    this.rows = Math.max(1, ...some.map(v => (v.m ? v.m.rows : v.s ? v.s.rows : 0)));
+    this.cols = Math.max(1, ...some.map(v => (v.s ? v.s.cols : 0)));
+    this.depth = Math.max(1, ...some.map(v => (v.o ? v.o.cols : 0)));
+    this.numbers = this.rows <= MOST_ROWS;
+    this.narrow = width < 760;
+    this.width = width;
+    this.key = null;
+    this.rowHeight = this.numbers ? Math.min(17, Math.max(13, 200 / this.rows)) : Math.max(1, Math.min(3, 192 / this.rows));
+    this.h = this.rows * this.rowHeight;
+    this.labelWidth = this.numbers ? 44 : 6;
+    const tokens = this.numbers && run.head.score?.tokens && this.cols <= 32;
+    this.y0 = tokens ? 62 : 46;
+    this.showsTokens = Boolean(tokens);
+    this.pw = Math.min(this.narrow ? 200 : 304, Math.max(96, this.cols * (this.numbers ? 19 : 3)));
+    this.nw = this.numbers ? (this.narrow ? 46 : 60) : this.narrow ? 34 : 52;
+    this.ow = this.narrow ? 64 : 128;
+    this.px = this.labelWidth;
+    this.nx = this.px + this.pw + (this.narrow ? 8 : 20);
+    this.ox = this.nx + 3 * this.nw + (this.narrow ? 8 : 18);
+    this.ex = this.ox + this.ow + (this.narrow ? 46 : 66);
+    this.ew = width - this.ex - 8;
+    this.below = this.ew < 110;
+    if (this.below) {
+      // no room beside: the curve goes under the rest
+      this.ex = 52;
+      this.ew = width - this.ex - 10;
+    }
+    const curve = this.below ? 150 : 0;
+    this.height = this.y0 + this.h + 24 + curve;
+    this.curveBox = this.below
+      ? { x: this.ex, w: this.ew, top: this.y0 + this.h + 48, h: curve - 56, title: this.y0 + this.h + 22 }
+      : { x: this.ex, w: this.ew, top: this.y0 - 6, h: Math.max(84, this.h + 6), title: 12 };
+    if (!this.below && this.curveBox.h > this.h + 6) this.height = this.y0 + this.curveBox.h + 18;
+    this.g = size(this.plot, width, this.height);
+    this.curve.layout(this.list, this.curveBox);
+  }
+
+  draw({ run, p, i }) {
+    const at = lastAtMost(this.ready, 0, this.ready.length, i);
+    const t = at >= 0 ? this.list[at] : -1;
+    const key = `${p}|${t}|${i >= run.tiles.stop[t]}`;
+    if (key === this.key) return;
+    this.key = key;
+    const m = this.marks.begin();
+    this.g.clearRect(0, 0, this.width, this.height);
+    const v = t >= 0 ? run.recorded(t) : null;
+    this.drawTitles(m, run, t, v);
+    if (v) {
+      if (v.share) this.drawShare(m, run, t, v);
+      else if (v.s) this.drawWeights(m, run, t, v);
+      if (v.m) this.drawState(m, v);
+      if (v.o) this.drawOutput(v);
+    } else m.text(this.px + this.pw / 2, this.y0 + this.h / 2 + 4, 'nothing computed yet', 't lab2 mid');
+    this.curve.draw(m, at);
+    m.end();
+    const said = this.summary({ run, p, i });
+    this.plot.svg.setAttribute('aria-label', said ? `Values ${said}.` : 'Values: none yet.');
+  }
+
+  final(run) {
+    return run.head.final === 'output' ? 'the output' : run.head.final || 'the final result';
+  }
+
+  summary({ run, p, i }) {
+    const last = run.tilesOf[p].filter(t => run.tiles.weights[t] >= 0 && run.tiles.weights[t] <= i && run.recorded(t)?.err).pop();
+    if (last === undefined) return '';
+    const worst = Math.max(...run.recorded(last).err.x);
+    return `after ${run.tileLabel(last) || run.kind(last)}, O / l is at most ${percent(worst)} from ${this.final(run)}`;
+  }
+
+  drawTitles(m, run, t, v) {
+    const { score } = run.head;
+    m.text(0, 12, v?.share ? 'l·a / l_new' : 'p = exp(s − m)', 't mono lab0 b');
+    if (t >= 0 && !v?.share) {
+      const label = run.tileLabel(t);
+      const used = textWidth('p = exp(s − m)', '600 10.5px monospace') + 12;
+      m.text(used, 12, fit(label, this.px + this.pw - used), 't lab2');
+    }
+    if (!v || v.m) {
+      m.text(this.nx + 6, 12, fit('running state of each row', 3 * this.nw), 't lab2');
+      for (const [n, name] of ['m', 'l', 'c'].entries()) {
+        m.text(this.nx + (n + 1) * this.nw - 6, this.y0 - 10, name, 't mono lab0 b end');
+      }
+      m.text(this.ox, this.y0 - 10, 'O / l', 't mono lab0 b');
+      if (this.ow > 100) m.text(this.ox + this.ow, this.y0 - 10, `${this.rows}×${this.depth}`, 't lab2 end');
+      m.rect(this.ox, this.y0, this.ow, this.h, 'frame');
+    }
+    m.rect(this.px, this.y0, this.pw, this.h, 'frame');
+    if (!this.numbers) return;
+    const group = this.groupRows(run);
+    for (let r = 0; r < this.rows; r++) {
+      const label = (score?.row_labels && score.row_labels[r]) || `row ${r}`;
+      const y = this.y0 + r * this.rowHeight;
+      m.text(this.px - 6, y + this.rowHeight / 2 + 4, fit(label.replace(/^head /, 'head '), this.labelWidth - 6), 't lab2 end');
+      if (r && r % group === 0) m.line(this.px, y, this.ox + this.ow, y, 'rule2');
+    }
+  }
+
+  groupRows(run) {
+    const { params, score } = run.head;
+    return score && params.h_kv > 1 && params.h_q === score.heads ? this.rows / params.h_kv : this.rows;
+  }
+
+  drawWeights(m, run, t, v) {
+    const { s } = v;
+    const { tiles } = run;
+    const heat = this.player.palette.heat;
+    const shown = Math.min(s.rows, this.rows);
+    const w = (this.pw * s.cols) / this.cols;
+    const of = v.m ? r => v.m.x[r] : rowMaximum(s);
+    this.paint(s, shown, this.px, w, (x, r) => (x === -Infinity ? 0 : heat[heatIndex(x - of(r))]));
+    if (this.showsTokens) {
+      const cell = w / s.cols;
+      for (let c = 0; c < s.cols; c++) {
+        const x = this.px + (c + 0.62) * cell;
+        const text = fit(word(run.head.score, tiles.k0[t] + c), 56);
+        m.text(x, this.y0 - 5, text, 't lab1 sm', { transform: `rotate(-48 ${x.toFixed(1)} ${this.y0 - 5})` });
+      }
+    } else if (tiles.k0[t] >= 0) {
+      const text = `keys ${tiles.k0[t]}–${tiles.k1[t] - 1}${this.numbers ? '' : ` × ${shown} rows`}`;
+      m.text(this.px, this.y0 - 10, fit(text, this.pw), 't lab2');
+    }
+  }
+
+  drawShare(m, run, t, { share }) {
+    m.text(this.px, this.y0 - 10, 'share of l: kept', 't lab1');
+    m.text(this.px + this.pw, this.y0 - 10, `from ${who(run, run.tiles.peer[t])}`, 't lab1 end');
+    for (let r = 0; r < Math.min(share.rows, this.rows); r++) {
+      const w = share.x[r] * this.pw;
+      const y = this.y0 + r * this.rowHeight;
+      const pad = this.numbers ? 2 : 0.2;
+      m.rect(this.px, y + pad, w, this.rowHeight - 2 * pad, 'keepbar');
+      m.rect(this.px + w, y + pad, this.pw - w, this.rowHeight - 2 * pad, this.numbers ? 'blk b-ipc' : 'bl bl-ipc', { fill: `url(#${this.id}ipc)` });
+    }
+  }
+
+  drawState(m, v) {
+    const columns = [v.m?.x, v.l?.x, v.c?.x];
+    columns.forEach((x, n) => {
+      if (!x) return;
+      const finite = Array.from(x).filter(Number.isFinite);
+      const low = n === 0 ? Math.min(...finite) : 0;
+      const high = n === 2 ? 1 : Math.max(...finite);
+      for (let r = 0; r < Math.min(x.length, this.rows); r++) {
+        const left = this.nx + n * this.nw;
+        const y = this.y0 + r * this.rowHeight;
+        const part = Number.isFinite(x[r]) ? Math.max(0, (x[r] - low) / (high - low || 1)) : 0;
+        const bends = n === 2 && x[r] < 0.995;
+        if (!this.numbers) {
+          m.rect(left + 4, y + 0.3, part * (this.nw - 10), Math.max(0.6, this.rowHeight - 0.8), bends ? 'vbar cbar' : 'vbar');
+          continue;
+        }
+        m.rect(left + 6, y + this.rowHeight - 3.5, part * (this.nw - 12), 2, bends ? 'vbar cbar' : 'vbar');
+        const text = n === 2 && x[r] === 0 ? 'first' : Number.isFinite(x[r]) ? signed(x[r]) : x[r] < 0 ? '−∞' : '∞';
+        m.text(left + this.nw - 6, y + this.rowHeight - 6, text, `t mono end ${bends && x[r] > 0 ? 'lab0 b' : 'lab1'}`);
+      }
+    });
+  }
+
+  drawOutput({ o }) {
+    const table = this.player.palette.diverging;
+    let most = 0;
+    for (const x of o.x) if (Math.abs(x) > most && Number.isFinite(x)) most = Math.abs(x);
+    const colour = x => table[Math.round(127.5 + 127.5 * Math.sign(x) * Math.pow(Math.min(1, Math.abs(x) / (most || 1)), 0.6))];
+    this.paint(o, Math.min(o.rows, this.rows), this.ox, this.ow, colour);
+  }
+
+  paint({ x, cols }, rows, left, width, colour) {
+    const image = new ImageData(cols, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let n = 0; n < rows * cols; n++) pixels[n] = colour(x[n], Math.floor(n / cols));
+    const canvas = (this.buffer ||= document.createElement('canvas'));
+    canvas.width = cols;
+    canvas.height = rows;
+    canvas.getContext('2d').putImageData(image, 0, 0);
+    this.g.imageSmoothingEnabled = false;
+    this.g.drawImage(canvas, left, this.y0, width, rows * this.rowHeight);
+  }
+}
+
+function rowMaximum({ x, rows, cols }) {
+  const most = new Float64Array(rows).fill(-Infinity);
+  for (let n = 0; n < rows * cols; n++) most[Math.floor(n / cols)] = Math.max(most[Math.floor(n / cols)], x[n]);
+  return r => most[r];
+}
