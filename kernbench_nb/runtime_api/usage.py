@@ -166,7 +166,7 @@ class Usage:
 
     def _covered(self, parts: Sequence[Part], engines: Sequence[str]) -> int:
         rows = self._rows
-        wanted = rows.of_kinds(lambda k: k.engine in engines and k.busy > 0).astype(np.bool_)
+        wanted = rows.are(lambda k: k.engine in engines and k.busy > 0)
         at = np.concatenate([p.first + np.flatnonzero(wanted[rows.kind[p.first : p.stop]]) for p in parts])
         busy = rows.of_kinds(lambda k: k.busy)[rows.kind[at]]
         return covered(rows.start[at], rows.start[at] + busy)

@@ -119,9 +119,7 @@ class MemoryLog(Sequence[MemoryEvent]):
     @cached_property
     def born(self) -> Ints:
         """Rows that allocated, rising."""
-        rows = self.rows
-        allocates = rows.of_kinds(lambda k: k.size > 0 or k.op == "empty").astype(np.bool_)
-        return np.flatnonzero(allocates[rows.kind])
+        return self.rows.where(lambda k: k.size > 0 or k.op == "empty")
 
     @cached_property
     def dead(self) -> Ints:
@@ -210,8 +208,7 @@ class MemoryLog(Sequence[MemoryEvent]):
     def rewinds(self) -> Ints:
         """Rows that moved a cursor back to a save-point, rising."""
         rows = self.rows
-        closes = rows.of_kinds(lambda k: k.op == "scope_close").astype(np.bool_)
-        at = np.flatnonzero(closes[rows.kind])
+        at = rows.where(lambda k: k.op == "scope_close")
         return at[rows.scopes.rewind[rows.scope[at]]]
 
     @cached_property
@@ -306,7 +303,7 @@ class MemoryLog(Sequence[MemoryEvent]):
     def columns(self) -> dict[str, npt.NDArray[np.int64]]:
         """See the class."""
         rows = self.rows
-        refused = np.flatnonzero(rows.of_kinds(lambda k: k.op == "overflow").astype(np.bool_)[rows.kind])
+        refused = rows.where(lambda k: k.op == "overflow")
         row = np.concatenate([self.born, self.rewinds, refused])
         event = np.repeat(np.arange(3), [len(self.born), len(self.rewinds), len(refused)])
         wanted = rows.a[refused]

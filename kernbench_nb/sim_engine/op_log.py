@@ -122,7 +122,7 @@ class OpLog(Sequence[OpRecord]):
     def order(self) -> Ints:
         """The row of each operation of the log."""
         rows = self.rows
-        chosen = np.flatnonzero(rows.is_operation)
+        chosen = rows.where(lambda k: k.engine != "")
         start = rows.start[chosen]
         if (start[1:] < start[:-1]).any():
             # rows come by PE and issue already, and a stable sort keeps that for equal starts
@@ -137,14 +137,14 @@ class OpLog(Sequence[OpRecord]):
         out, a, b = rows.out[order], rows.a[order], rows.b[order]
 
         # The rows of shared engines use two entries otherwise. They are few: mend them, instead of choosing by row.
-        shared = np.flatnonzero(rows.of_kinds(lambda k: k.engine in SHARED_ENGINES)[kind])
+        shared = np.flatnonzero(rows.are(lambda k: k.engine in SHARED_ENGINES)[kind])
         b[shared] = -1
-        dma = shared[rows.of_kinds(lambda k: k.engine == "dma")[kind[shared]] > 0]
+        dma = shared[rows.are(lambda k: k.engine == "dma")[kind[shared]]]
         offset = np.full(len(order), -1, np.int64)
         offset[dma] = a[dma]
         a[dma] = -1
         # what a store reads is an operand, though its address stands where others have their result's
-        stores = dma[rows.of_kinds(lambda k: k.op == "dma_write")[kind[dma]] > 0]
+        stores = dma[rows.are(lambda k: k.op == "dma_write")[kind[dma]]]
         a[stores] = out[stores]
         out[stores] = -1
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import count
+from operator import itemgetter
 from typing import Any, Protocol, overload
 
 import numpy as np
@@ -262,6 +263,14 @@ class Rows:
         """One integer for each kind, as a table to take from."""
         return np.fromiter(map(get, self.kinds), np.int64, len(self.kinds))
 
+    def are(self, test: Callable[[Kind], bool]) -> Bools:
+        """One truth value for each kind, as a table to take from."""
+        return np.fromiter(map(test, self.kinds), np.bool_, len(self.kinds))
+
+    def where(self, test: Callable[[Kind], bool]) -> Ints:
+        """Rows whose kind passes a test, rising."""
+        return np.flatnonzero(self.are(test)[self.kind])
+
     def by_kind(self, get: Callable[[Kind], int]) -> Ints:
         """One integer for each row, read off its kind."""
         return self.of_kinds(get)[self.kind]
@@ -279,8 +288,7 @@ class Rows:
     @cached_property
     def is_operation(self) -> Bools:
         """Which rows are operations; the others are free of charge: scopes, `empty`, refused requests."""
-        operation: Bools = self.of_kinds(lambda k: k.engine != "").astype(np.bool_)[self.kind]
-        return operation
+        return np.asarray(self.are(lambda k: k.engine != "")[self.kind], np.bool_)
 
     @cached_property
     def event_ps(self) -> Ints:
@@ -354,10 +362,12 @@ def decode(traces: Iterable[Trace]) -> Rows:
 
 def _pack(rows: list[Any], columns: Ints, names: defaultdict[Any, int]) -> None:
     # One call of struct packs a chunk into machine integers: a third faster than numpy reads them one by one.
-    number = names.__getitem__
     for first in range(0, len(rows) // STRIDE, _CHUNK):
         chunk = rows[first * STRIDE : (first + _CHUNK) * STRIDE]
-        chunk[NAME::STRIDE] = map(number, chunk[NAME::STRIDE])
+        given = chunk[NAME::STRIDE]
+        chunk[NAME::STRIDE] = itemgetter(*given, None)(names)[
+            :-1
+        ]  # None beside them: of one item it makes no tuple
         packed = _packer(len(chunk))(*chunk)
         columns[:, first : first + _CHUNK] = np.frombuffer(packed, np.int64).reshape(-1, STRIDE).T
 
