@@ -7,7 +7,7 @@ arena of the innermost open scope. Both are a `Scope`; leaving a scope rewinds t
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernbench_nb.errors import ScopeOrderError
 
@@ -44,7 +44,8 @@ class Scope:
     """
 
     __slots__ = (
-        "closed_at",
+        "at",
+        "chain",
         "depth",
         "guard",
         "index",
@@ -52,7 +53,6 @@ class Scope:
         "kind",
         "label",
         "marks",
-        "opened_at",
         "parent",
         "pool",
         "reach",
@@ -72,12 +72,12 @@ class Scope:
     save: int
     reach: int  # highest address that the cursor reached while open
     parent: Scope | None
-    marks: list[Scope] | None  # scopes with rewind=False whose handles live as long as this arena; no list for most
+    marks: list[Scope] | None  # scopes with rewind=False whose handles live as long as this arena
     guard: bool
     state: str
     index: int  # position in the trace, set by whoever records
-    opened_at: Any
-    closed_at: Any
+    chain: int  # where it was made: call chain and instruction, as in a row of the trace
+    at: int
 
     def __enter__(self) -> Scope:
         pool = self.pool
@@ -197,10 +197,11 @@ def new_scope(
     scope.keys = keys
     scope.rewind = rewind
     scope.depth = scope.save = scope.reach = 0
-    scope.parent = scope.marks = scope.opened_at = scope.closed_at = None
+    scope.parent = scope.marks = None
     scope.guard = False
     scope.state = "new"
-    scope.index = -1
+    scope.index = scope.chain = -1
+    scope.at = 0
     return scope
 
 

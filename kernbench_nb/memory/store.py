@@ -82,11 +82,24 @@ class Shard:
         Global PE whose HBM slice holds it; -1 when each access is charged to the accessing PE's own slice.
     data
         Flat numpy array of the elements, or None in timing mode.
-    kinds
-        Kinds of the loads and stores of this shard, by shape and strides, filled by the language.
+    kinds, loads
+        Kinds of the loads and stores of this shard, filled by the language; `loads`, by shape and then strides, are
+        those that allocate.
     """
 
-    __slots__ = ("_readers", "_shared", "data", "dtype", "kinds", "n", "owner", "shape", "tensor", "where")
+    __slots__ = (
+        "_readers",
+        "_shared",
+        "data",
+        "dtype",
+        "kinds",
+        "loads",
+        "n",
+        "owner",
+        "shape",
+        "tensor",
+        "where",
+    )
 
     def __init__(
         self,
@@ -107,6 +120,7 @@ class Shard:
         self.owner = owner
         self.data = data
         self.kinds: dict[Any, Any] = {}
+        self.loads: dict[Any, dict[Any, Any]] = {}
         self._shared = shared  # the array also stands for other replicas: copy it before writing
         self._readers: list[Reader] = []
 

@@ -12,7 +12,7 @@ from kernbench_nb.memory import Block
 from kernbench_nb.sim_engine.source import Place, place_of, variable_of
 from kernbench_nb.sim_engine.trace import AT, CHAIN, CLOSE, KIND, NAME, OPEN, OUT, STRIDE, A, Trace
 
-__all__ = ["find_allocation", "live_now", "name_of_row", "place_of_row"]
+__all__ = ["find_allocation", "find_closing", "live_now", "name_of_row", "place_of_row"]
 
 
 def _allocations(trace: Trace) -> Iterator[tuple[int, int, bool]]:
@@ -42,6 +42,11 @@ def find_allocation(trace: Trace, addr: int, scope: int) -> int | None:
             if start <= addr < start + size or (size == 0 and start == addr):
                 return row
     return None
+
+
+def find_closing(trace: Trace, scope: int) -> int | None:
+    """The row that closed the scope with that index, or None while it is open."""
+    return next((row for row, index, closing in _allocations(trace) if closing and index == scope), None)
 
 
 def live_now(trace: Trace) -> list[Block]:

@@ -8,6 +8,7 @@ Nothing is logged or allocated before everything that can be wrong was looked at
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import CO_GENERATOR
 from sys import _getframe
 from types import CodeType, FrameType
 from typing import Any
@@ -28,7 +29,7 @@ from kernbench_nb.errors import (
 from kernbench_nb.memory import Block, Scope, ScratchAllocator, TileType, tile_type
 from kernbench_nb.memory.store import ScratchBytes
 from kernbench_nb.memory.watch import Watch
-from kernbench_nb.sim_engine.live import find_allocation, live_now, name_of_row, place_of_row
+from kernbench_nb.sim_engine.live import find_allocation, find_closing, live_now, name_of_row, place_of_row
 from kernbench_nb.sim_engine.source import place_of, variable_of
 from kernbench_nb.sim_engine.trace import CLOSE, OPEN, OVERFLOW, Kind
 from kernbench_nb.triton_emu import numerics
@@ -53,12 +54,15 @@ class Core:
         "_binary",
         "_bytes",
         "_calls",
+        "_casts",
         "_chain",
         "_chains",
         "_checks",
         "_constants",
+        "_copies",
         "_data",
         "_dispatch",
+        "_dots",
         "_flight",
         "_frame",
         "_kernel",
@@ -68,6 +72,7 @@ class Core:
         "_now",
         "_numbers",
         "_record",
+        "_reductions",
         "_runner",
         "_scratch",
         "_sends",
@@ -99,6 +104,10 @@ class Core:
         self._kinds = kinds
         self._binary = kinds.binary
         self._unary = kinds.unary
+        self._reductions = kinds.reductions
+        self._dots = kinds.dots
+        self._casts = kinds.casts
+        self._copies = kinds.copies
         self._dispatch = kinds.costs.dispatch_ps
         self._now = start_ps
         self._checks = checks == "raise"
@@ -123,7 +132,7 @@ class Core:
         self._kernel_chain = 0
         self._calls: dict[Any, int] = {}
         self._sends: dict[Any, Kind] = {}
-        self._numbers: dict[Any, Handle] = {}
+        self._numbers: dict[TileType, dict[float, Handle]] = {}
 
     # -- where in the source -----------------------------------------------------------------------------------
 
@@ -157,7 +166,9 @@ class Core:
             self._frame, self._chain = frame, self._kernel_chain
             return frame
         self._frame, self._chain = frame, self._new_chain(frame)
-        if call is not None:
+        if frame.f_code.co_flags & CO_GENERATOR:  # the same frame may be asked from another line next time
+            self._frame = None
+        elif call is not None:
             self._calls[call] = self._chain
         return frame
 
@@ -452,7 +463,7 @@ class Core:
         """Stop looking, if every byte is readable again."""
         if not self._watch.spans and not self._flight:
             for arena in self._watched:
-                arena.guard = arena.dead
+                arena.guard = arena.state == "closed" if arena.rewind else arena.dead
             self._watched.clear()
 
     # -- errors ------------------------------------------------------------------------------------------------
@@ -474,7 +485,8 @@ class Core:
 
     def _dead(self, handle: Handle) -> UseAfterScopeError:
         owner = handle.arena.owner
-        ended = self._site(owner.closed_at)
+        closing = find_closing(self._trace, owner.index)
+        ended = "" if closing is None else self._row_line(closing)
         now_there = [b for b in self._live_blocks() if b.addr < handle.addr + handle.ty.extent
                      and handle.addr < b.addr + max(b.nbytes, 1)]  # fmt: skip
         if now_there:
@@ -489,9 +501,6 @@ class Core:
             f"{tenants}. Keep what must survive outside the scope: tl.copy_to a handle made before it. (x *= a and "
             "m = m_new rebind a name to a new handle, which dies with the scope.)"
         )
-
-    def _site(self, site: Any) -> str:
-        return str(place_of(self._trace.chains[site[0]], site[1])) if site else ""
 
     def _row_of(self, handle: Handle) -> int | None:
         return find_allocation(self._trace, handle.addr, handle.arena.index)
@@ -534,16 +543,15 @@ class Core:
         scopes = self._trace.scopes
         scope.index = index = len(scopes)
         scopes.append(scope)
-        chain, at = scope.opened_at or (-1, 0)
         log = self._log
-        log((OPEN, self._now, scope.save, index, -1, scope.label, chain, at))
+        log((OPEN, self._now, scope.save, index, -1, scope.label, scope.chain, scope.at))
 
     def scope_closing(self, scope: Scope, failing: bool) -> Exception | None:
         """Record values and the closing, poison, and see whether something is in flight into these bytes."""
         frame = _getframe(2)  # above the scope's __exit__
         if frame is not self._frame:
             frame = self._enter(frame)
-        chain, at = scope.closed_at = self._chain, frame.f_lasti
+        chain, at = self._chain, frame.f_lasti
         trouble: Exception | None = None
         if self._record is not None and scope.kind == "tile" and not failing:
             try:

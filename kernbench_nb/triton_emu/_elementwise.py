@@ -40,7 +40,7 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
             frame = self._enter(frame)
         try:
             if y.__class__ is float:
-                y = self._numbers.get((x.ty, y), y)
+                y = self._numbers[x.ty][y]
             kind = self._binary[at][x.ty][y.ty] if out is None else None
         except (AttributeError, KeyError):
             kind = None
@@ -224,9 +224,9 @@ class Elementwise(Core):
                 raise self._dead(x)
             return x
         try:
-            kind = self._kinds.casts[x.ty][to]
+            kind = self._casts[x.ty][to]
         except KeyError:  # such a kind always exists, so no error can come out of here
-            kind = self._kinds.casts.setdefault(x.ty, {})[to] = self._kinds.cast(x.ty, to, None)
+            kind = self._casts.setdefault(x.ty, {})[to] = self._kinds.cast(x.ty, to, None)
         return self._run1(kind, x, None, name, frame)
 
     def where(
@@ -289,7 +289,7 @@ class Elementwise(Core):
             number = y
             y = self._operand(y, self._own(x, op).ty.dtype)
             if number.__class__ is float and number:  # 0.0 and -0.0 are equal, and not the same
-                self._numbers[x.ty, number] = y
+                self._numbers.setdefault(x.ty, {})[number] = y
         elif x.__class__ is not Handle:
             x = self._operand(x, y.ty.dtype)
         self._own(x, op)

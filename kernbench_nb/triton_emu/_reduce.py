@@ -47,10 +47,13 @@ def _reduction(op: str, what: str, note: str) -> Any:
         if input.__class__ is not Handle or input.tl is not self:
             self._own(input, op)
         if out is None:
-            key = input.ty, axis, keep_dims
-            kind = self._kinds.reductions[at].get(key)
+            try:
+                kind = self._reductions[at][input.ty][keep_dims][axis]
+            except (KeyError, TypeError):
+                kind = None
             if kind is None:
-                kind = self._kinds.reductions[at][key] = self._kinds.reduction(op, *key, None)
+                kind = self._kinds.reduction(op, input.ty, axis, keep_dims, None)
+                self._reductions[at].setdefault(input.ty, {}).setdefault(keep_dims, {})[axis] = kind
         else:
             kind = self._kinds.reduction(op, input.ty, axis, keep_dims, self._own(out, "out=").ty)
             if input.arena.guard:
@@ -169,14 +172,14 @@ class Reductions(Elementwise):
             frame = self._enter(frame)
         if acc is None and out_dtype is None and out is None:
             try:
-                kind = self._kinds.dots[input.ty][other.ty]
+                kind = self._dots[input.ty][other.ty]
             except (AttributeError, KeyError):
                 kind = None
             if kind is None:
                 self._own(input, "dot: input")
                 self._own(other, "dot: other")
                 kind = self._kinds.dot(input.ty, other.ty, None, None, None)
-                self._kinds.dots.setdefault(input.ty, {})[other.ty] = kind
+                self._dots.setdefault(input.ty, {})[other.ty] = kind
             return self._run2(kind, input, other, name, frame)
         self._own(input, "dot: input")
         self._own(other, "dot: other")

@@ -118,9 +118,12 @@ class Transfers(Views):
             # the usual case written out: a whole tile into new scratch
             shard, offset = ptr.shard, ptr.offset
             try:
-                kind, steps, low, high = shard.kinds[shape, strides, None]
+                found = shard.loads[shape][strides]
             except (KeyError, TypeError):
-                kind, steps, low, high = self._load_kind(shard, shape, strides, None)
+                found = None
+            if found is None:
+                found = self._load_kind(shard, shape, strides, None)
+            kind, steps, low, high = found
             if offset + high >= shard.n or offset + low < 0:
                 shard.check(offset, kind.ty.shape, steps, "load")
             scratch = self._scratch
@@ -229,6 +232,8 @@ class Transfers(Views):
             low, high = shard.n, -shard.n - 1
         found = kind, steps, low, high
         shard.kinds[to, steps, target] = found
+        if target is None:
+            shard.loads.setdefault(to, {})[steps] = found
         return found
 
     def _mask(self, mask: Any, other: Any, shape: Shape, op: str) -> Any:
@@ -397,7 +402,7 @@ class Transfers(Views):
         if frame is not self._frame:
             frame = self._enter(frame)
         try:
-            kind = self._kinds.copies[dst.ty][src.ty]
+            kind = self._copies[dst.ty][src.ty]
         except (AttributeError, KeyError):
             kind = None
         if kind is None:
@@ -427,7 +432,7 @@ class Transfers(Views):
                 f"copy_to: dst {self._title(dst)} and src {self._title(src)} have different shapes; nothing is "
                 "broadcast or reshaped here."
             )
-        kind = self._kinds.copies.setdefault(dst.ty, {})[src.ty] = self._kinds.copy("copy", src.ty, dst.ty)
+        kind = self._copies.setdefault(dst.ty, {})[src.ty] = self._kinds.copy("copy", src.ty, dst.ty)
         return kind
 
     def clone(self, x: Handle, *, name: str | None = None) -> Handle:

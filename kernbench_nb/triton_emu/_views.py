@@ -85,6 +85,11 @@ class Views(Reductions):
         ShapeError
             If the number of elements differs, or strides cannot express it (then a ``.copy()`` can).
         """
+        return self._in_shape(input, shape)
+
+    view = reshape
+
+    def _in_shape(self, input: Handle, shape: tuple[Any, ...]) -> Handle:
         try:
             to = input.ty.reshaped[shape]
         except (AttributeError, KeyError, TypeError):  # first sight, a list as a shape, or no tile
@@ -97,8 +102,6 @@ class Views(Reductions):
             if len(shape) == 1 and shape[0].__class__ is tuple and all(n.__class__ is int for n in shape[0]):
                 input.ty.reshaped[shape] = to
         return self._view(input, to)
-
-    view = reshape
 
     def _reshaped(self, ty: TileType, shape: Shape) -> TileType:
         wanted = list(shape)
@@ -128,6 +131,9 @@ class Views(Reductions):
 
     def permute(self, input: Handle, *dims: Any) -> Handle:
         """Reorder the dimensions."""
+        return self._permuted(input, dims)
+
+    def _permuted(self, input: Handle, dims: tuple[Any, ...]) -> Handle:
         try:
             to = input.ty.permuted[dims]
         except (AttributeError, KeyError, TypeError):

@@ -240,11 +240,11 @@ class Handle:
 
     def reshape(self, *shape: Any) -> Handle:
         """See `TLContext.reshape`."""
-        return self.tl.reshape(self, *shape)
+        return self.tl._in_shape(self, shape)
 
     def view(self, *shape: Any) -> Handle:
         """See `TLContext.view`."""
-        return self.tl.view(self, *shape)
+        return self.tl._in_shape(self, shape)
 
     def trans(self, *dims: Any) -> Handle:
         """See `TLContext.trans`."""
@@ -252,7 +252,7 @@ class Handle:
 
     def permute(self, *dims: Any) -> Handle:
         """See `TLContext.permute`."""
-        return self.tl.permute(self, *dims)
+        return self.tl._permuted(self, dims)
 
     def expand_dims(self, axis: int) -> Handle:
         """See `TLContext.expand_dims`."""

@@ -103,7 +103,7 @@ class Kinds:
         For each operation of `BINARY` and `UNARY`, in that order: kinds that allocate their result, by the types of
         the operands. Filled by `make_binary` and `make_unary` when a lookup misses.
     reductions, dots, casts, copies
-        The same for reductions, by (type, axis, keep_dims); products; casts, by dtype; and copies, by the types of
+        The same for reductions, by type, keep_dims and axis; products; casts, by dtype; and copies, by the types of
         destination and source. Filled by whoever misses.
     """
 
@@ -112,7 +112,7 @@ class Kinds:
         self.table = table
         self.binary: list[dict[TileType, dict[TileType, Kind]]] = [{} for _ in BINARY]
         self.unary: list[dict[TileType, Kind]] = [{} for _ in UNARY]
-        self.reductions: list[dict[Any, Kind]] = [{} for _ in REDUCTIONS]
+        self.reductions: list[dict[TileType, dict[bool, dict[int | None, Kind]]]] = [{} for _ in REDUCTIONS]
         self.dots: dict[TileType, dict[TileType, Kind]] = {}
         self.casts: dict[TileType, dict[DType, Kind]] = {}
         self.copies: dict[TileType, dict[TileType, Kind]] = {}
@@ -251,9 +251,9 @@ class Kinds:
         self, op: str, a: TileType, axis: int | None, keep_dims: bool, out: TileType | None
     ) -> Kind:
         """A reduction over one axis, or over all."""
+        at = None if axis is None else normal_axis(axis, a.shape, op)
 
         def make() -> Kind:
-            at = None if axis is None else normal_axis(axis, a.shape, op)
             result = reduction_dtype(op, a.dtype)
             target = self.target(op, reduced_shape(a.shape, at, keep_dims, op), result, out)
             run = numerics.reduction(op, a.dtype, target.dtype, at, keep_dims)
@@ -263,13 +263,13 @@ class Kinds:
             cost = self.costs.reduce_ps(op, a.n)
             return self._kind(op, "math", cost, target, (a.shape,), run, out, elements=a.n)
 
-        return self._memo((op, a, axis, keep_dims, out), make)
+        return self._memo((op, a, at, keep_dims, out), make)
 
     def along(self, op: str, a: TileType, axis: int, out: TileType | None) -> Kind:
         """`softmax` and `cumsum`: along an axis, same shape."""
+        at = normal_axis(axis, a.shape, op)
 
         def make() -> Kind:
-            at = normal_axis(axis, a.shape, op)
             if op == "softmax":
                 check_float(op, a.dtype)
                 cost, run, result = self.costs.softmax_ps(a.n), numerics.softmax(a.dtype, at), a.dtype
@@ -279,7 +279,7 @@ class Kinds:
             target = self.target(op, a.shape, result, out)
             return self._kind(op, "math", cost, target, (a.shape,), run, out, elements=a.n)
 
-        return self._memo((op, a, axis, out), make)
+        return self._memo((op, a, at, out), make)
 
     # -- products ----------------------------------------------------------------------------------------------
 

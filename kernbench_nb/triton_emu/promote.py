@@ -118,10 +118,12 @@ def normal_axis(axis: int, shape: Shape, op: str) -> int:
 
     Raises
     ------
-    ShapeError
+    ShapeError, TypeError
         If there is no such axis.
     """
     rank = len(shape)
+    if not isinstance(axis, int):
+        raise TypeError(f"{op}: axis must be an integer, got {axis!r}")
     if not -rank <= axis < rank:
         there = f"axes 0 to {rank - 1}" if rank else "no axis"
         raise ShapeError(f"{op}: axis {axis} does not exist in shape {shape}; it has {there}.")

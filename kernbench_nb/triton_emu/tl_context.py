@@ -272,7 +272,7 @@ class TLContext(Transfers):
         frame = _getframe(1)
         if frame is not self._frame:
             frame = self._enter(frame)
-        scope.opened_at = (self._chain, frame.f_lasti)
+        scope.chain, scope.at = self._chain, frame.f_lasti
         return scope
 
     @property
