@@ -137,7 +137,7 @@ class Transfers(Views):
             handle.addr = addr
             handle.ty = ty = kind.ty
             handle.arena = arena = scratch.arena
-            handle.tl = future.tl = self
+            handle.tl = future.tl = self  # type: ignore[assignment]
             self._now = issue = self._now + self._dispatch
             start, ready = self._sink.read(issue, shard.owner, kind.nbytes)
             log = self._log
@@ -150,7 +150,7 @@ class Transfers(Views):
                 try:
                     handle.arr = self._arrays[ty][addr]
                 except KeyError:
-                    handle.arr = self._bytes.view(addr, ty)
+                    handle.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
                 future.source = shard.window(offset, ty.shape, steps)
                 shard.lend(future)
             self._flight.append(future)
