@@ -131,17 +131,15 @@ class BenchContext:
             for pe in members(spec, grid)
             if (holder := tensor.holder(pe, spec)) != pe
         }
-        if _auto_dim_remap:
-            refuse_ambiguous(args, tensors)
 
         def arguments(pe: int) -> tuple[list[Any], dict[str, Any]]:
-            remap = local_dimensions(tensors, pe) if _auto_dim_remap else {}
+            meanings = dimensions(tensors, pe) if _auto_dim_remap else {}
 
             def put(value: Any) -> Any:
                 if isinstance(value, (Tensor, TensorAt)):
                     return value.pointer(pe, spec)
-                if isinstance(value, int) and not isinstance(value, bool):
-                    return remap.get(value, value)
+                if isinstance(value, int) and not isinstance(value, bool) and value in meanings:
+                    return local_extent(value, meanings[value], pe)
                 return value
 
             return [put(a) for a in args], {k: put(v) for k, v in more.items()}
@@ -198,40 +196,44 @@ def launch_grid(tensors: Sequence[Tensor]) -> Grid:
     return grid
 
 
-def _axes(tensor: Tensor) -> list[tuple[int, bool]]:
-    """(global extent, whether it is split) of each axis."""
-    used = {tensor.policy.sip, tensor.policy.cube, tensor.policy.pe}
-    last = len(tensor.shape) - 1
-    return [
-        (n, (i == 0 and "row_wise" in used) or (i == last and i > 0 and "column_wise" in used))
-        for i, n in enumerate(tensor.shape)
-    ]
+Meaning = tuple[int, bool]
+"""A local extent, and whether the dimension is sharded."""
 
 
-def refuse_ambiguous(args: Sequence[Any], tensors: Sequence[Tensor]) -> None:
-    """Check that no scalar names both a sharded and an unsharded dimension.
+def dimensions(tensors: Sequence[Tensor], pe: int) -> dict[int, dict[Meaning, str]]:
+    """What each global extent could mean on one PE, each with the name of a tensor where it does."""
+    out: dict[int, dict[Meaning, str]] = {}
+    for tensor in tensors:
+        shape = tensor.shape
+        shapes = [part.shape(shape) for part in tensor.parts.values()]
+        local = tensor.parts[pe].shape(shape) if pe in tensor.parts else shape
+        for axis, n in enumerate(shape):
+            sharded = any(other[axis] != n for other in shapes)
+            out.setdefault(n, {}).setdefault((local[axis], sharded), tensor.name)
+    return out
+
+
+def local_extent(value: int, meanings: dict[Meaning, str], pe: int) -> int:
+    """The local extent that a scalar stands for; the scalar itself where no dimension of that extent is sharded.
 
     Raises
     ------
     PlacementError
-        Naming the scalar and a tensor of each kind.
+        If it could be more than one, naming the scalar and a tensor for each.
     """
-    split = {n: t for t in tensors for n, cut in _axes(t) if cut}
-    whole = {n: t for t in tensors for n, cut in _axes(t) if not cut}
-    for value in args:
-        if isinstance(value, int) and not isinstance(value, bool) and value in split and value in whole:
-            raise PlacementError(
-                f"_auto_dim_remap: the scalar {value} is a sharded dimension of {split[value].name!r} and an unsharded "
-                f"one of {whole[value].name!r}, so it cannot be told which is meant. Pass local sizes yourself, with "
-                "_auto_dim_remap=False."
-            )
-
-
-def local_dimensions(tensors: Sequence[Tensor], pe: int) -> dict[int, int]:
-    """Local extent on one PE for each sharded global extent."""
-    out = {}
-    for tensor in tensors:
-        if pe in tensor.parts:
-            local = tensor.parts[pe].shape(tensor.shape)
-            out.update({n: m for (n, cut), m in zip(_axes(tensor), local, strict=True) if cut})
-    return out
+    if len(meanings) == 1:
+        ((local, _),) = meanings
+        return local
+    if not any(sharded for _, sharded in meanings):
+        return value
+    # sharded ones first
+    what = " and ".join(
+        f"a sharded dimension of {name!r} ({local} on PE {pe})"
+        if sharded
+        else f"an unsharded one of {name!r}"
+        for (local, sharded), name in sorted(meanings.items(), key=lambda item: not item[0][1])
+    )
+    raise PlacementError(
+        f"_auto_dim_remap: the scalar {value} is {what}, so it cannot be told which is meant. Pass local sizes "
+        "yourself, with _auto_dim_remap=False."
+    )

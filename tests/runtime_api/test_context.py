@@ -310,8 +310,26 @@ def test_a_scalar_that_is_a_sharded_dimension_becomes_the_local_one() -> None:
 
 
 def test_a_scalar_that_could_be_either_is_refused() -> None:
-    with pytest.raises(
-        PlacementError, match="the scalar 12 is a sharded dimension of 'x' and an unsharded one of 'x'"
-    ):
+    text = r"the scalar 12 is a sharded dimension of 'x' \(3 on PE 0\) and an unsharded one of 'x'"
+    with pytest.raises(PlacementError, match=text):
         remapped(True, 12, shape=(12, 12), pe="row_wise", num_pes=4)
     assert remapped(True, 7, shape=(12, 12), pe="row_wise", num_pes=2) == {0: (7,), 1: (7,)}
+    # over one PE nothing is sharded
+    assert remapped(True, 12, shape=(12, 12), pe="row_wise", num_pes=1) == {0: (12,)}
+
+
+@pytest.mark.parametrize("by_keyword", [False, True])
+def test_a_scalar_that_two_tensors_shard_differently_is_refused(by_keyword: bool) -> None:
+    def kernel(x: Any, y: Any, n: int, *, tl: Any) -> None:
+        raise AssertionError("ran")
+
+    def bench(ctx: Any) -> None:
+        x = ctx.zeros((12, 5), dp=DPPolicy(cube="row_wise", **TWO_BY_FOUR), name="x")
+        y = ctx.zeros((12, 5), dp=DPPolicy(cube="row_wise", pe="row_wise", **TWO_BY_FOUR), name="y")
+        scalars: dict[str, Any] = {"n": 12} if by_keyword else {}
+        ctx.launch("kernel", kernel, x, y, *(() if by_keyword else (12,)), _auto_dim_remap=True, **scalars)
+
+    with pytest.raises(
+        PlacementError, match=r"sharded dimension of 'x' \(6 on PE 0\) and a sharded .*'y' \(2 on PE 0\)"
+    ):
+        run(bench)
