@@ -19,7 +19,7 @@ from kernbench_nb.memory.scopes import new_scope
 from kernbench_nb.sim_engine.trace import KindTable, Trace
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._core import as_shape, cdiv
-from kernbench_nb.triton_emu._transfer import Transfers
+from kernbench_nb.triton_emu._messages import Messages
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture
 from kernbench_nb.triton_emu.kinds import Costs, FreeOfCharge, Kinds
 from kernbench_nb.triton_emu.sink import Recorder, Sink
@@ -32,7 +32,7 @@ PS_PER_CYCLE = 1000
 Range = tuple[int, int]
 
 
-class TLContext(Transfers):
+class TLContext(Messages):
     """The kernel language on one PE, for one kernel invocation.
 
     With an engine, a launch makes one for each PE. Alone (the default) it only records: operations take no time but
