@@ -1,7 +1,7 @@
 """A run as Chrome's trace-event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-One process a PE; in it a track for each engine and for the scopes, and a counter of the scratch in use. Arrows lead from
-a send to its receive. ``ts`` and ``dur`` are microseconds as numbers, whatever `displayTimeUnit` says: a picosecond is
+One process a PE; in it a track for each engine and for the scopes, and a counter of the scratch in use. Arrows lead
+from a send to its receive. ``ts`` and ``dur`` are microseconds as numbers, whatever `displayTimeUnit` says: a ps is
 1e-6 of one, and a double is exact to the picosecond for more than half an hour.
 """
 

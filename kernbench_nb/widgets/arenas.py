@@ -5,8 +5,7 @@ from __future__ import annotations
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.fallback import draw_arenas
-from kernbench_nb.widgets.places import find_spot
-from kernbench_nb.widgets.trace import trace_of
+from kernbench_nb.widgets.opening import open_at
 
 __all__ = ["Arenas", "show_arenas"]
 
@@ -44,6 +43,5 @@ def show_arenas(
     ValueError
         If there is no such place; the names that there are are listed.
     """
-    data = trace_of(run)
-    spot = find_spot(data, pe, tile, at)
+    data, spot = open_at(run, pe, tile, at)
     return Arenas(run, data, pe=spot.pe, step=spot.step)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import traitlets
 
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.fallback import draw_log
-from kernbench_nb.widgets.places import find_spot
-from kernbench_nb.widgets.trace import trace_of
+from kernbench_nb.widgets.opening import open_at
 
 __all__ = ["GROUPS", "Log", "show_log"]
 
@@ -67,11 +64,6 @@ def show_log(run: RunResult, *, by: str = "op", pe: int | None = None, query: st
     """
     if by not in GROUPS:
         raise ValueError(f"a log is grouped by one of {', '.join(GROUPS)}, got by={by!r}")
-    data = trace_of(run)
-    spot = find_spot(data, pe)
-    first: dict[str, Any] = {"pe": spot.pe, "step": spot.step, "group": by}
-    words = [query] if query else []
-    if pe is not None:
-        label = next(p["label"] for p in data.pes if p["pe"] == pe)
-        words.append(f'"{label}"' if " " in label else label)
-    return Log(run, data, query=" ".join(words), **first)
+    data, spot = open_at(run, pe)
+    label = next((p["label"] for p in data.pes if p["pe"] == pe), "")
+    return Log(run, data, pe=spot.pe, step=spot.step, group=by, query=" ".join(filter(None, (label, query))))

@@ -70,10 +70,15 @@ class Packer:
             return self._put("u1", values)
         if not len(values):
             return self._put("u1", values)
-        plain = _smallest(int(values.min()), int(values.max()), name)
+        low, high = int(values.min()), int(values.max())
+        if max(-low, high) > _EXACT:
+            raise ValueError(
+                f"column {name} holds {max(low, high, key=abs)}, and the page counts exactly to 2**53 only"
+            )
+        plain = _smallest(low, high)
         if TYPES[plain].itemsize > 1:
             steps = np.diff(values, prepend=0)
-            kind = _smallest(int(steps.min()), int(steps.max()), name)
+            kind = _smallest(int(steps.min()), int(steps.max()))
             if TYPES[kind].itemsize < TYPES[plain].itemsize:
                 return {**self._put(kind, steps), "d": 1}
         return self._put(plain, values)
@@ -89,15 +94,11 @@ class Packer:
         return {"t": kind, "o": at}
 
 
-def _smallest(low: int, high: int, name: str) -> str:
+def _smallest(low: int, high: int) -> str:
     for kind in _UNSIGNED if low >= 0 else _SIGNED:
         info = np.iinfo(TYPES[kind])
         if info.min <= low and high <= info.max:
             return kind
-    if max(-low, high) > _EXACT:
-        raise ValueError(
-            f"column {name} holds {max(low, high, key=abs)}, and the page counts exactly to 2**53 only"
-        )
     return "f8"
 
 

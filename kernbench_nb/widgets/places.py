@@ -65,7 +65,8 @@ def find_spot(trace: Trace, pe: int | None = None, tile: str | None = None, at: 
     pe
         Global index; without it the PE where a view opens, or the first one that has such a place.
     tile
-        Label of a tile; without `at` its end, just before its bytes are given back.
+        Label of a tile, or its path where several have that label (``"head 3 block 2/tile 2,1"``); without `at` its
+        end, just before its bytes are given back.
     at
         An operation's name, else the variable that it is assigned to, else what it does to what: ``store S``,
         ``load K``, ``copy O``. Without `tile`, of all such operations of the PE the one in the middle.
@@ -159,7 +160,19 @@ def _tile_rows(trace: Trace, index: int, tile: str | None) -> Ints:
     ran = trace.tiles_of(index)
     if tile is None:
         return ran
-    return ran[trace.tiles["label"][ran] == trace.number(tile)] if trace.number(tile) >= 0 else ran[:0]
+    found: Ints = ran[trace.tiles["label"][ran] == trace.number(tile)] if trace.number(tile) >= 0 else ran[:0]
+    if not len(found) and "/" in tile:
+        return np.array([t for t in ran.tolist() if _path(trace, t) == tile], np.int64)
+    return found
+
+
+def _path(trace: Trace, tile: int) -> str:
+    """Labels from the outermost scope to a tile, ``head 3 block 2/tile 2,1``."""
+    scopes, scope, words = trace.tables["scopes"], int(trace.tiles["scope"][tile]), []
+    while scope >= 0 and scopes["depth"][scope]:
+        words.append(trace.text(int(scopes["label"][scope])))
+        scope = int(scopes["parent"][scope])
+    return "/".join(reversed(words))
 
 
 def _rows_named(trace: Trace, index: int, tiles: Ints | None, at: str) -> Ints:

@@ -10,9 +10,11 @@ import traitlets
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.fallback import draw_pair, draw_run
-from kernbench_nb.widgets.places import find_spot, find_tile_count
+from kernbench_nb.widgets.opening import open_at
+from kernbench_nb.widgets.places import find_tile_count
 from kernbench_nb.widgets.reader import Trace
 from kernbench_nb.widgets.trace import trace_of
+from kernbench_nb.widgets.window import MOST_ROWS
 from kernbench_nb.widgets.words import side_titles
 
 __all__ = ["Stepper", "step"]
@@ -130,9 +132,8 @@ def step(
     ValueError
         If there is no such PE, tile or operation; the names that there are are listed.
     """
-    data = trace_of(run, words=words)
     if other is None:
-        spot = find_spot(data, pe, tile, at)
+        data, spot = open_at(run, pe, tile, at, words)
         return Stepper(
             run,
             data,
@@ -145,7 +146,13 @@ def step(
             f"at={at!r}: two runs are stepped together by tile, so tile= says where to open; for an operation step "
             "through one of them: kb.step(run, at=...)."
         )
-    other_data = trace_of(other, words=words)
+    data, other_data = trace_of(run, words=words), trace_of(other, words=words)
+    for which in (data, other_data):
+        if which.head["tables"]["ops"]["n"] > MOST_ROWS:
+            raise ValueError(
+                f"{which.head['title']} has more than {MOST_ROWS:,} steps, which is too many to show two runs side by "
+                "side; compare shorter runs, or step through one of them: kb.step(run, tile=...)."
+            )
     both = {p["pe"] for p in data.pes} & {p["pe"] for p in other_data.pes}
     if not both:
         raise ValueError("the two runs have no PE in common, so they cannot be stepped together.")

@@ -48,13 +48,23 @@ class Tiles:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def layer_labels(self) -> list[str]:
-        """What each layer of the score map is called: its tiles' labels without their numbers, ``head 3``."""
-        layer = self.columns["layer"]
+    def layer_labels(self, paths: Sequence[str]) -> list[str]:
+        """What each layer of the score map is called.
+
+        It is the label of its first tile without its number, or that of what is around it: ``head 3``.
+
+        Parameters
+        ----------
+        paths
+            Paths of all scopes of the run.
+        """
+        layer, scope = self.columns["layer"], self.columns["scope"]
         found = []
         for number in range(int(layer.max(initial=-1)) + 1):
             first = int(np.flatnonzero(layer == number)[0])
-            found.append(_TRAILING.sub("", self.label[first]))
+            path = paths[int(scope[first])] if scope[first] >= 0 else self.label[first]
+            words = (_TRAILING.sub("", label) for label in reversed(path.split("/")))
+            found.append(next((word for word in words if word), ""))
         if len(found) != len(set(found)) or "" in found:
             return [f"layer {number}" for number in range(len(found))]
         return found
@@ -67,17 +77,24 @@ class Planned:
     tiles: Sequence[tuple[int, str, str, Range, Range]]
 
 
-def shown_stop(rows: Rows) -> Ints:
+def shown_stop(rows: Rows, stopped: bool) -> Ints:
     """For each part the row after the last one that views show.
 
-    A kernel that was stopped leaves its scopes, and the trace has those rows too. Views end with what it did last.
+    A kernel that is stopped leaves its scopes, and the trace has those rows too. Views end with what it did last.
+
+    Parameters
+    ----------
+    rows
+        The decoded rows.
+    stopped
+        Whether an error ended the run, and so every kernel that was then under way.
     """
     stops = np.array([p.stop for p in rows.parts], np.int64)
     closes = rows.of_kinds(lambda k: k.op == "scope_close").astype(np.bool_)
     refused = rows.of_kinds(lambda k: k.op == "overflow").astype(np.bool_)
-    for i, part in enumerate(rows.parts):
-        if part.end_ps:
-            continue
+    last = {p.pe: i for i, p in enumerate(rows.parts)}
+    for i in last.values() if stopped else ():
+        part = rows.parts[i]
         kinds = rows.kind[part.first : part.stop]
         at = np.flatnonzero(refused[kinds])
         if not len(at):
@@ -96,12 +113,16 @@ def clock_of(rows: Rows) -> Ints:
         following[:-1] = rows.event_ps[1:]
     for part in rows.parts:
         if part.stop > part.first:
-            following[part.stop - 1] = max(part.end_ps, int(rows.end[part.stop - 1]))
+            following[part.stop - 1] = part.end_ps  # a last send may arrive when its kernel is over
     return np.minimum(rows.end, following)
 
 
 def tiles_of(
-    memory: MemoryLog, clock: Ints, name_of_pe: Callable[[int], str], planned: Planned | None = None
+    memory: MemoryLog,
+    clock: Ints,
+    stops: Ints,
+    name_of_pe: Callable[[int], str],
+    planned: Planned | None = None,
 ) -> Tiles:
     """Cut a run into tiles.
 
@@ -109,15 +130,14 @@ def tiles_of(
     ----------
     memory
         The allocation timeline of the run.
-    clock
-        See `clock_of`.
+    clock, stops
+        See `clock_of` and `shown_stop`.
     name_of_pe
         The label of a global PE.
     planned
         What an overflow kept from running.
     """
     rows, scopes = memory.rows, memory.rows.scopes
-    stops = shown_stop(rows)
     chosen = _sweep_scopes(rows)
     part_of_scope = scopes.part[chosen]
     chosen = chosen[scopes.open[chosen] < stops[part_of_scope]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,8 @@ def encode(
     labels = {pe: pe_label(machine, pe, pes) for pe in pes}
     clock = clock_of(rows)
     blocks = blocks_of(memory)
-    tiles = tiles_of(memory, clock, lambda pe: labels.get(pe, f"PE {pe}"), twin.planned)
-    stops = shown_stop(rows)
+    stops = shown_stop(rows, not run.completion.ok)
+    tiles = tiles_of(memory, clock, stops, lambda pe: labels.get(pe, f"PE {pe}"), twin.planned)
     names = _names(rows, texts)
     packer = Packer()
 
@@ -196,7 +197,7 @@ def _first_rows(rows: Rows) -> Ints:
 def _running(what: np.ufunc, values: Ints, begins: Ints) -> Ints:
     """Running sum or maximum, anew from each of the given rows."""
     found = np.empty(len(values), np.int64)
-    for first, stop in zip(begins.tolist(), [*begins[1:].tolist(), len(values)], strict=True):
+    for first, stop in pairwise([*begins.tolist(), len(values)]):
         what.accumulate(values[first:stop], out=found[first:stop])
     return found
 
@@ -357,7 +358,7 @@ def _score(run: RunResult, tiles: Tiles) -> Head | None:
     h_q = _size(run, "h_q")
     first = [f"head {h}" for h in range(heads)]
     rows = [text if tokens == 1 else f"{text}, token {t}" for text in first for t in range(tokens)]
-    labels = tiles.layer_labels()
+    labels = tiles.layer_labels(run.op_log.rows.scopes.path)
     if heads > 1 and layers > 1 and heads * layers == h_q:
         labels = [f"heads {i * heads} to {(i + 1) * heads - 1}" for i in range(layers)]
     return {

@@ -102,12 +102,12 @@ def values_of(run: RunResult, tiles: Tiles, score: Mapping[str, Any] | None) -> 
         else:
             named = recorded[tile]
             keys = int(c["k1"][tile] - c["k0"][tile])
-            scores = _matrix(named, ("s masked", "s", "qk"), keys)
+            scores = _matrix(named, ("s masked", "s", "S", "qk"), keys)
             if scores is not None:
                 put(tile, "s", scores)
             found = _state(named)
             if found is None:
-                weights = _matrix(named, ("p",), keys)
+                weights = _matrix(named, ("p", "P"), keys)
                 if weights is not None:
                     put(tile, "p", weights)
                 continue
@@ -275,20 +275,19 @@ def _words(
     for tile in (min(recorded), max(recorded)):
         first, last = int(c["k0"][tile]), int(c["k1"][tile])
         wanted = keys[first:last]
-        alike = [
-            array
-            for name, array in recorded[tile].items()
-            if name.startswith("K") and len(array) >= last - first
-        ]
-        if not any(_same_keys(np.asarray(array)[: last - first], wanted) for array in alike):
+        alike = [array for name, array in recorded[tile].items() if name.startswith("K")]
+        if not any(_same_keys(array, wanted) for array in alike):
             return None
     return words[: score["S_kv"]]
 
 
 def _same_keys(array: Array, wanted: Array) -> bool:
-    if array.shape == wanted.shape:
-        return bool((array == wanted).all())
-    one_head = array.reshape(len(array), -1)
-    if one_head.shape[1] != wanted.shape[2]:
+    """Whether a tile holds these keys, of all heads or of one; a buffer may be longer than its last tile."""
+    keys, heads, d = wanted.shape
+    array = array[0] if array.ndim == 3 and len(array) == 1 else array
+    if len(array) < keys or array[:keys].size not in (keys * d, wanted.size):
         return False
-    return any(bool((one_head == wanted[:, head]).all()) for head in range(wanted.shape[1]))
+    found = array[:keys].reshape(keys, -1, d)
+    if found.shape == wanted.shape and bool((found == wanted).all()):
+        return True
+    return any(bool((found == wanted[:, head : head + 1]).all()) for head in range(heads))
