@@ -124,6 +124,7 @@ def gqa_decode_long_kernel(
                 K, V = tl.wait(*issue(i))
             # token i sees key j of this tile if j <= i + shift
             shift = valid - T_q - keys_here[0]
+            masked = causal and shift < last - first - 1
             fold_tile(
                 tl,
                 state,
@@ -132,9 +133,7 @@ def gqa_decode_long_kernel(
                 V.permute(1, 0, 2),
                 scale=scale,
                 first=i == 0,
-                mask=causal_mask(tl, T_q, last - first, shift)
-                if causal and shift < last - first - 1
-                else None,
+                mask=causal_mask(tl, T_q, last - first, shift) if masked else None,
             )
     if not tiles:
         clear_state(tl, state)

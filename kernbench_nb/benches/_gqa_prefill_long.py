@@ -106,56 +106,55 @@ def gqa_prefill_long_kernel(
     if rows:
         Q = tl.load(q, by_head, strides=strides, name="Q").reshape(h_kv, rows, d_head)
         state = init_state(tl, h_kv, rows, d_head)
-    width = h_kv * d_head
     longest = blocks[0][1] - blocks[0][0]
-    hold = [_buffers(tl, longest, width, k.dtype, "block")]
+    hold = [_buffers(tl, (longest, h_kv, d_head), k.dtype, "block")]
     if C > 1:
-        hold.append(_buffers(tl, longest, width, k.dtype, "next block"))
+        hold.append(_buffers(tl, (longest, h_kv, d_head), k.dtype, "next block"))
 
-    start, stop = blocks[cube]
-    if stop > start:
-        kv_strides = (width if kv_row is None else kv_row, 1)
-        n = stop - start
+    n = blocks[cube][1] - blocks[cube][0]
+    if n:
+        kv_strides = (h_kv * d_head if kv_row is None else kv_row, d_head, 1)
+        to_k, to_v = hold[0]
         tl.wait(
-            tl.load_async(k, (n, width), strides=kv_strides, out=hold[0][0][:n]),
-            tl.load_async(v, (n, width), strides=kv_strides, out=hold[0][1][:n]),
+            tl.load_async(k, (n, h_kv, d_head), strides=kv_strides, out=to_k[:n]),
+            tl.load_async(v, (n, h_kv, d_head), strides=kv_strides, out=to_v[:n]),
         )
+    own = (first_token, first_token + tokens)
     fresh = True
     for step in range(C):
         start, stop = blocks[(cube + sign * step) % C]
         n = stop - start
         K, V = (buffer[:n] for buffer in hold[step % 2])
-        if step + 1 < C and n:
+        if n and step + 1 < C:
             tl.send(to_ring, K)
             tl.send(to_ring, V)
-        if rows:
-            for i, at in enumerate(range(0, n, tile or max(n, 1))):
-                t = min(tile or n, n - at)
-                keys = (start + at, start + at + t)
-                seen = (first_token, first_token + tokens)
-                shift = first_token + S_kv - total - keys[0]
-                if causal and shift + tokens - 1 < 0:
-                    tl.skip(seen, keys)
-                    continue
-                label = f"block {step}" if tile is None else f"block {step}, tile {i}"
-                with tl.scratch_scope(label, kind="tile", rows=seen, keys=keys, rewind=scoped):
-                    fold_tile(
-                        tl,
-                        state,
-                        Q,
-                        K[at : at + t].reshape(t, h_kv, d_head).permute(1, 2, 0),
-                        V[at : at + t].reshape(t, h_kv, d_head).permute(1, 0, 2),
-                        scale=scale,
-                        first=fresh,
-                        mask=causal_mask(tl, tokens, t, shift) if causal and shift < t - 1 else None,
-                    )
-                fresh = False
-        if step + 1 < C:
-            start, stop = blocks[(cube + sign * (step + 1)) % C]
-            if stop > start:
-                to_k, to_v = hold[(step + 1) % 2]
-                tl.recv(from_ring, (stop - start, width), k.dtype, out=to_k[: stop - start])
-                tl.recv(from_ring, (stop - start, width), v.dtype, out=to_v[: stop - start])
+        for i, (first, last) in enumerate(_pieces(n, tile) if rows else []):
+            keys = (start + first, start + last)
+            # token i of this cube sees key j of the piece if j <= i + shift
+            shift = first_token + S_kv - total - keys[0]
+            if causal and shift + tokens <= 0:
+                tl.skip(own, keys)
+                continue
+            label = f"block {step}" if tile is None else f"block {step}, tile {i}"
+            with tl.scratch_scope(label, kind="tile", rows=own, keys=keys, rewind=scoped):
+                masked = causal and shift < last - first - 1
+                fold_tile(
+                    tl,
+                    state,
+                    Q,
+                    K[first:last].permute(1, 2, 0),
+                    V[first:last].permute(1, 0, 2),
+                    scale=scale,
+                    first=fresh,
+                    mask=causal_mask(tl, tokens, last - first, shift) if masked else None,
+                )
+            fresh = False
+        coming = blocks[(cube + sign * (step + 1)) % C]
+        n = coming[1] - coming[0]
+        if n and step + 1 < C:
+            to_k, to_v = hold[(step + 1) % 2]
+            tl.recv(from_ring, (n, h_kv, d_head), k.dtype, out=to_k[:n])
+            tl.recv(from_ring, (n, h_kv, d_head), v.dtype, out=to_v[:n])
     if not rows:
         return
     if fresh:
@@ -168,11 +167,17 @@ def gqa_prefill_long_kernel(
             tl.store(lse, log_sum.reshape(h_kv, group, tokens), strides=(group, 1, lse_row))
 
 
-def _buffers(tl: Any, keys: int, width: int, dtype: Any, which: str) -> tuple[Any, Any]:
+def _buffers(tl: Any, shape: tuple[int, int, int], dtype: Any, which: str) -> tuple[Any, Any]:
     """Room for a block of K and of V."""
-    K = tl.empty((keys, width), dtype, name=f"K {which}")
-    V = tl.empty((keys, width), dtype, name=f"V {which}")
+    K = tl.empty(shape, dtype, name=f"K {which}")
+    V = tl.empty(shape, dtype, name=f"V {which}")
     return K, V
+
+
+def _pieces(n: int, tile: int | None) -> list[tuple[int, int]]:
+    """A block of n keys cut into tiles, or whole."""
+    step = tile or max(n, 1)
+    return [(at, min(at + step, n)) for at in range(0, n, step)]
 
 
 def _own_tokens(
