@@ -6,9 +6,16 @@ for bytes that are fine, which is nearly always all of them.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
 from kernbench_nb.memory.layout import TileType
 
-__all__ = ["Watch", "runs"]
+__all__ = ["Watch", "overlap", "runs"]
+
+_GROUND: npt.NDArray[Any] = np.empty(0, np.uint8)
 
 Runs = tuple[tuple[int, int], ...]
 
@@ -27,6 +34,18 @@ def runs(ty: TileType) -> Runs:
                 pieces = [(i * step + offset, length) for i in range(n) for offset, length in pieces]
         found = ty.runs = tuple(sorted(set(pieces)))
     return found
+
+
+def overlap(a: int, ta: TileType, b: int, tb: TileType) -> bool:
+    """Whether two tiles share a byte, strides considered."""
+    global _GROUND
+    low = min(a, b)
+    reach = max(a + ta.extent, b + tb.extent) - low
+    if len(_GROUND) < reach:
+        _GROUND = np.empty(reach, np.uint8)
+    x: npt.NDArray[Any] = np.ndarray(ta.shape, ta.dtype.np, _GROUND, a - low, ta.byte_strides)
+    y: npt.NDArray[Any] = np.ndarray(tb.shape, tb.dtype.np, _GROUND, b - low, tb.byte_strides)
+    return np.shares_memory(x, y)
 
 
 class Watch:

@@ -17,10 +17,9 @@ from kernbench_nb.memory.store import Shard
 from kernbench_nb.sim_engine.trace import Kind
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._copies import Copies
-from kernbench_nb.triton_emu._core import as_shape
 from kernbench_nb.triton_emu._lanes import deliver, element_strides, kind_of, masked_lanes, masked_tile
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture, Pointer
-from kernbench_nb.triton_emu.promote import broadcasts
+from kernbench_nb.triton_emu.promote import as_shape, broadcasts
 
 __all__ = ["Hbm"]
 

@@ -12,10 +12,10 @@ from kernbench_nb.dtypes import bool_, resolve_dtype
 from kernbench_nb.memory import TileType, tile_type
 from kernbench_nb.sim_engine.source import place_of
 from kernbench_nb.sim_engine.trace import Kind
-from kernbench_nb.triton_emu._core import as_shape
 from kernbench_nb.triton_emu._hbm import Hbm
 from kernbench_nb.triton_emu._lanes import deliver, kind_of
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture
+from kernbench_nb.triton_emu.promote import as_shape
 
 __all__ = ["Messages"]
 

@@ -12,10 +12,15 @@ from kernbench_nb.dtypes import DType
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.memory import TileType, tile_type
 from kernbench_nb.memory.layout import Shape
-from kernbench_nb.triton_emu._core import as_shape
 from kernbench_nb.triton_emu._reduce import Reductions
 from kernbench_nb.triton_emu.handles import Handle
-from kernbench_nb.triton_emu.promote import broadcast_shapes, broadcasts, normal_axis, reshape_strides
+from kernbench_nb.triton_emu.promote import (
+    as_shape,
+    broadcast_shapes,
+    broadcasts,
+    normal_axis,
+    reshape_strides,
+)
 
 __all__ = ["Views"]
 

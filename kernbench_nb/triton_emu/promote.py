@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from kernbench_nb.dtypes import DType, bf16, bool_, f16, f32, f64, i32, u32
 from kernbench_nb.errors import DTypeError, ShapeError
@@ -10,6 +11,7 @@ from kernbench_nb.memory import TileType
 from kernbench_nb.memory.layout import row_major
 
 __all__ = [
+    "as_shape",
     "broadcast_shapes",
     "broadcasts",
     "check_bits",
@@ -239,3 +241,21 @@ def reshape_strides(ty: TileType, shape: Shape) -> Shape | None:
     for j in range(i + 1):
         strides[j] = strides[i + 1] * shape[i + 1] if i + 1 < len(shape) else 1
     return tuple(strides)
+
+
+def as_shape(shape: Any, op: str) -> tuple[int, ...]:
+    """A tuple of non-negative extents from an int or a sequence.
+
+    Raises
+    ------
+    ShapeError
+        If an extent is negative or no integer.
+    """
+    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        out = tuple(int(n.__index__()) for n in parts)
+    except AttributeError:
+        raise ShapeError(f"{op}: a shape holds integers, got {shape!r}") from None
+    if any(n < 0 for n in out):
+        raise ShapeError(f"{op}: a shape cannot have a negative extent, got {out}")
+    return out

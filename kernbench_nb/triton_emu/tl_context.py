@@ -18,10 +18,10 @@ from kernbench_nb.memory import Scope, tile_type
 from kernbench_nb.memory.scopes import new_scope
 from kernbench_nb.sim_engine.trace import KindTable, Trace
 from kernbench_nb.triton_emu import numerics
-from kernbench_nb.triton_emu._core import as_shape, cdiv
 from kernbench_nb.triton_emu._messages import Messages
 from kernbench_nb.triton_emu.handles import Handle, LoadFuture
 from kernbench_nb.triton_emu.kinds import Costs, FreeOfCharge, Kinds
+from kernbench_nb.triton_emu.promote import as_shape
 from kernbench_nb.triton_emu.sink import Recorder, Sink
 
 __all__ = ["TLContext"]
@@ -83,7 +83,10 @@ class TLContext(Messages):
     uint32 = u32 = dtypes.u32
     int1 = bool_ = dtypes.bool_
 
-    cdiv = staticmethod(cdiv)
+    @staticmethod
+    def cdiv(a: int, b: int) -> int:
+        """Division rounded up, of non-negative integers."""
+        return -(-a // b)
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kernbench_nb.dtypes import bf16, f16
 from kernbench_nb.errors import ShapeError
 from kernbench_nb.memory import tile_type
+from kernbench_nb.memory.watch import overlap
 from kernbench_nb.triton_emu import Handle, TLContext
-from kernbench_nb.triton_emu._core import overlap
 from tests.triton_emu.tools import context, pointer, put, state
 
 Op = Callable[[TLContext, Handle, Handle, Any], Handle]
