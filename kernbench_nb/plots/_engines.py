@@ -304,13 +304,9 @@ def _label_bars(ax: Axes, theme: Theme, run: RunResult, lanes: _Lanes, operation
     names, tensors = columns["name"][operations.index], columns["tensor"][operations.index]
     bars = (np.minimum(operations.busy_end, x1) - np.maximum(operations.start, x0)) * pt
     for i in np.flatnonzero(bars > size * 0.7 + 2).tolist():
-        text = (
-            texts["name"][names[i]]
-            if names[i] >= 0
-            else texts["tensor"][tensors[i]]
-            if tensors[i] >= 0
-            else ""
-        )
+        # a load by the tensor it reads: the variable that holds a future says less
+        known, code = ("tensor", tensors[i]) if tensors[i] >= 0 else ("name", names[i])
+        text = texts[known][code] if code >= 0 else ""
         if not text or text_pt(name_of(text, 12), size, mono=True) + 5 > bars[i]:
             continue
         middle = (min(operations.busy_end[i], x1) + max(operations.start[i], x0)) / 2

@@ -188,9 +188,10 @@ def _label(
         return
     right = ax.transAxes + ScaledTranslation(7 / 72, 0, figure.dpi_scale_trans)
     top = max(peaks.values())
+    few = list(peaks.values()).count(top) <= len(pes) / 4  # what nearly all reach is nothing to point at
     for i in named:
         pe = pes[i]
-        first = peaks[pe] == top and min(peaks.values()) < top
+        first = peaks[pe] == top and few
         write(
             ax, 1, (-i + FULL / 2 - bottom) / (1 - bottom), size_text(peaks[pe]), transform=right, ha="left",
             va="center_baseline", fontsize=SMALL, clip_on=False, gid="peak",

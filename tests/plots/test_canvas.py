@@ -183,7 +183,7 @@ for draw in (kb.plots.arena_map, kb.plots.engines):
 def test_another_process_with_another_hash_seed_draws_the_same(runs: Any) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CHILD], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(REPO)},
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
     assert child.returncode == 0, child.stderr
     mine = [picture(draw(runs("eight"))) for draw in (kb.plots.arena_map, kb.plots.engines)]

@@ -17,7 +17,7 @@ IMAGES = REPO / "docs" / "images"
 def test_the_picture_of_the_readme_is_drawn_from_todays_numbers(tmp_path: Path) -> None:
     made = subprocess.run(
         [sys.executable, str(IMAGES / "make.py"), str(tmp_path)], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(REPO)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     files = [folder / "arena_timeline.png" for folder in (tmp_path, IMAGES)]
