@@ -178,5 +178,5 @@ class Shard:
     def release(self, reader: Reader) -> None:
         """Forget a load that is done."""
         readers = self._readers
-        if readers:
-            readers[:] = [r for r in readers if r is not reader]
+        if reader in readers:
+            readers.remove(reader)
