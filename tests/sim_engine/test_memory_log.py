@@ -231,13 +231,16 @@ def test_peaks_are_the_highest_of_all_scopes_of_a_kind_and_of_all_pes() -> None:
     builders = []
     for pe, sizes in enumerate([(4, 12, 8), (), (16, 4)]):
         tl = TraceBuilder(pe, kinds)
+        if pe == 2:
+            tl.empty(4)
         for n in sizes:
             with tl.scope(kind="tile"):
                 tl.empty(n)
         builders.append(tl)
     log = memory(*builders)
-    assert log.peak_by_kind == {"tile": 64}
-    assert log.peak_by_pe == {0: 48, 1: 0, 2: 64}
+    assert log.peak_by_kind == {"tile": 80}
+    assert log.peak_by_pe == {0: 48, 1: 0, 2: 80}
+    assert log.peak_by_part.tolist() == [48, 0, 80]  # a PE that did nothing has none of its neighbour's
     assert memory(builders[0]).peak_by_kind == {"tile": 48}
 
 
