@@ -181,9 +181,10 @@ for draw in (kb.plots.arena_map, kb.plots.engines):
 
 
 def test_another_process_with_another_hash_seed_draws_the_same(runs: Any) -> None:
+    path = os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])
     child = subprocess.run(
         [sys.executable, "-c", CHILD], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])},
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": path},
     )  # fmt: skip
     assert child.returncode == 0, child.stderr
     mine = [picture(draw(runs("eight"))) for draw in (kb.plots.arena_map, kb.plots.engines)]
