@@ -234,6 +234,11 @@ class ScratchAllocator:
         while own and own[-1].addr >= top:
             own.pop()
 
+    def retire(self) -> None:
+        """Forget whoever watches: the kernel has ended, and its scopes stay for those who read the run."""
+        self.watcher = None
+        self._live = list
+
     def _own_blocks(self) -> list[Block]:
         return self._own
 

@@ -398,8 +398,11 @@ class TLContext(Messages):
         return self._now
 
     def release(self) -> None:
-        """Forget the kernel's frames, so that its locals can go."""
+        """Let go of the kernel's frames, and of what ties the run to this context and its bytes."""
         self._frame = self._kernel = None
+        self._scratch.retire()
+        self._constants.clear()
+        self._numbers.clear()
 
 
 def _axis(axis: int, op: str) -> int:

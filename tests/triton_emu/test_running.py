@@ -280,6 +280,30 @@ def test_a_failed_run_keeps_them_only_as_long_as_the_error() -> None:
     assert all(ref() is None for ref in alive)
 
 
+def test_a_run_does_not_keep_the_scratch_of_its_pes() -> None:
+    buffers: list[weakref.ref[Any]] = []
+    kept: list[Handle] = []
+
+    def kernel(p: Any, *, tl: Any) -> None:
+        buffers.append(weakref.ref(tl._bytes.buffer))
+        with tl.scratch_scope("tile 0", kind="tile"):
+            x = tl.load(p, (4, 4))
+            tl.exp(x * 0.5) + x / 2
+        if tl.program_id(0) == 1:
+            kept.append(tl.full((4,), 7.0, "f32"))
+
+    gc.disable()
+    try:
+        run = kb.launch(kernel, ONES.copy(), pes=3)
+        assert [ref() is None for ref in buffers] == [True, False, True]
+    finally:
+        gc.enable()
+    assert kept[0].numpy().tolist() == [7] * 4  # whoever keeps a handle keeps its bytes
+    assert kept[0][1:].numpy().tolist() == [7] * 3
+    assert run.peak_scratch == 64 * 5
+    assert len(run.tiles) == 3
+
+
 def test_a_context_that_stands_alone_goes_when_it_is_dropped() -> None:
     tl = context()
     x = put(tl, [1.0])
