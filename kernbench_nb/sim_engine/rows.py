@@ -365,9 +365,8 @@ def _pack(rows: list[Any], columns: Ints, names: defaultdict[Any, int]) -> None:
     for first in range(0, len(rows) // STRIDE, _CHUNK):
         chunk = rows[first * STRIDE : (first + _CHUNK) * STRIDE]
         given = chunk[NAME::STRIDE]
-        chunk[NAME::STRIDE] = itemgetter(*given, None)(names)[
-            :-1
-        ]  # None beside them: of one item it makes no tuple
+        # all of them in one call; None stands beside them because of one item it would make no tuple
+        chunk[NAME::STRIDE] = itemgetter(*given, None)(names)[:-1]
         packed = _packer(len(chunk))(*chunk)
         columns[:, first : first + _CHUNK] = np.frombuffer(packed, np.int64).reshape(-1, STRIDE).T
 

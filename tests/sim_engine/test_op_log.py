@@ -217,6 +217,15 @@ def test_an_empty_log() -> None:
             log[0]
 
 
+def test_a_pe_that_never_started_stands_beside_others() -> None:
+    kinds = KindTable()
+    traces = [fold_kernel(0, 2, kinds).trace, Trace(1, kinds), fold_kernel(2, 2, kinds).trace]
+    log = OpLog(traces)
+    assert log == OpLog([traces[0], traces[2]])
+    assert [p.pe for p in log.rows.parts] == [0, 1, 2]
+    assert log.rows.scopes.part.tolist() == [0] * 5 + [2] * 5
+
+
 def test_scopes_and_bare_allocations_are_no_operations() -> None:
     tl = TraceBuilder()
     tl.empty(8)
