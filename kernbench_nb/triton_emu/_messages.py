@@ -159,7 +159,6 @@ class Messages(Hbm):
         future.tl = self  # type: ignore[assignment]
         future.direction = direction
         future.issue_ps = self._now + self._dispatch
-        future.allocated = out is None
         future.name = name
         future.done = False
         try:
@@ -167,6 +166,8 @@ class Messages(Hbm):
         except BaseException:
             self._scratch.rewind(top)
             raise
+        if out is None:  # taken now, in the scope that is open now; the message may come in another one
+            self._emit(self._kinds.empty(future.ty), future.handle, name, frame)
         self._now = future.issue_ps
         self._flight.append(future)
         self._guard(future.handle)
@@ -193,7 +194,7 @@ class Messages(Hbm):
             end,
             payload,
             peer,
-            future.allocated,
+            False,
             future.name,
             frame,
         )
@@ -205,6 +206,8 @@ class Messages(Hbm):
         try:
             ty = self._kinds.messages[shape, dtype]
         except (KeyError, TypeError):
+            ty = None
+        if ty is None:
             ty = tile_type(as_shape(shape, "recv"), resolve_dtype(dtype))
             if shape.__class__ is tuple:
                 self._kinds.messages[shape, dtype] = ty

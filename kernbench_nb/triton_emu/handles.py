@@ -446,7 +446,7 @@ class RecvFuture:
         Type of the message; the destination may have another dtype.
     """
 
-    __slots__ = ("allocated", "direction", "done", "handle", "issue_ps", "name", "number", "tl", "ty")
+    __slots__ = ("direction", "done", "handle", "issue_ps", "name", "number", "tl", "ty")
 
     tl: TLContext
     ty: TileType
@@ -454,7 +454,6 @@ class RecvFuture:
     direction: str | int
     issue_ps: int
     number: int
-    allocated: bool
     name: str | None
     done: bool
 
