@@ -6,7 +6,7 @@ recycled bytes are really overwritten and a stale handle really reads its succes
 
 from __future__ import annotations
 
-from math import prod
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +60,11 @@ class ScratchBytes:
     def poison(self, start: int, stop: int) -> None:
         """Fill the addresses from `start` up to `stop`."""
         self.buffer[start - self.base : stop - self.base] = POISON
+
+
+@lru_cache(1024)
+def _in_bytes(strides: Shape, size: int) -> Shape:
+    return tuple([t * size for t in strides])
 
 
 class Reader(Protocol):
@@ -118,7 +123,7 @@ class Shard:
         self.shape = shape
         self.n = int(np.prod(shape, dtype=np.int64))
         self.owner = owner
-        self.data = data
+        self.data = None if data is None else np.ascontiguousarray(data)  # one column of a tensor is not
         self.kinds: dict[Any, Any] = {}
         self.loads: dict[Any, dict[Any, Any]] = {}
         self._shared = shared  # the array also stands for other replicas: copy it before writing
@@ -154,10 +159,10 @@ class Shard:
         assert self.data is not None
         if 0 in shape:
             return np.empty(shape, self.dtype.np)
-        if strides is None:
-            return self.data[offset : offset + prod(shape)].reshape(shape)
-        size = self.dtype.itemsize
-        return np.ndarray(shape, self.dtype.np, self.data, offset * size, tuple(t * size for t in strides))
+        dtype = self.dtype
+        size = dtype.itemsize
+        steps = None if strides is None else _in_bytes(strides, size)
+        return np.ndarray(shape, dtype.np, self.data, offset * size, steps)
 
     def writable(self) -> Array:
         """The elements, about to change: loads in flight keep the old ones, and replicas part company."""

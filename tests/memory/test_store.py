@@ -74,6 +74,15 @@ def test_windows_are_strided_views_of_the_shard() -> None:
     assert k.data[::6].tolist() == [-1] * 4
 
 
+def test_a_shard_may_be_made_of_one_column() -> None:
+    host = np.arange(12, dtype=np.float32).reshape(4, 3)
+    k = Shard("k", f32, (4, 1), data=host[:, 1], shared=True)
+    assert k.window(1, (2,)).tolist() == [4, 7]
+    assert k.window(0, (2,), (2,)).tolist() == [1, 7]
+    k.writable()[0] = 99
+    assert host[0, 1] == 1
+
+
 def test_a_window_of_a_bool_or_a_narrow_float_shard() -> None:
     for dtype in (bool_, f16, *(d for d in DTYPES if d.is_narrow_float)):
         assert shard(4, dtype=dtype).window(1, (2,)).dtype == dtype.np
