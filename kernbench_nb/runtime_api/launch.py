@@ -95,6 +95,9 @@ def run_kernel(
             try:
                 _invoke(kernel, args, more, tl)
                 port.finish(tl.finish())
+            except Exception as error:
+                error.add_note(f"(on PE {port.pe}, at {tl.now_ps:,} ps)")
+                raise
             finally:
                 tl.release()
 

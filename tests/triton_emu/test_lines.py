@@ -294,6 +294,20 @@ def test_errors_keep_the_kernels_own_traceback() -> None:
     assert any("@wrong" in line for line in lines)
 
 
+def test_an_error_says_on_which_pe_and_when() -> None:
+    def kernel(p: Any, *, tl: Any) -> None:
+        tl.zeros((100,))
+        tl.barrier()
+        if tl.program_id(0) == 2:
+            tl.zeros((2,)) + tl.zeros((3,))
+
+    with pytest.raises(ShapeError) as caught:
+        kb.launch(kernel, ONES.copy(), pes=3)
+    (note,) = caught.value.__notes__
+    run: Any = caught.value.run
+    assert note == f"(on PE 2, at {max(r.end_ps for r in run.op_log if r.pe == 2):,} ps)"
+
+
 def test_an_error_in_a_shared_function_names_both_lines() -> None:
     def helper(tl: Any, dead: Any) -> Any:
         return tl.exp(dead)
