@@ -103,6 +103,7 @@ class View(anywidget.AnyWidget):
         self.run = run
         super().__init__(**traits)
         self._shown = self.pe, self.step
+        self._own_layout = self.layout  # a widget of its own, which closing this one does not close
 
     @property
     def _esm(self) -> str:
@@ -247,7 +248,9 @@ class View(anywidget.AnyWidget):
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
+        self.unobserve_all()  # what is let go of below is nothing to draw
         super().close()
+        self._own_layout.close()
         self.run = None
         self._data = None
         with self.hold_trait_notifications():
@@ -260,5 +263,4 @@ def _where_written(function: Callable[..., Any]) -> Any:
     code = getattr(function, "__code__", None)
     if code is None:
         return id(function)
-    columns = next((p[2] for p in code.co_positions() if p[2] is not None), 0)
-    return function.__module__, function.__qualname__, code.co_firstlineno, columns
+    return function.__module__, function.__qualname__, tuple(code.co_positions())

@@ -15,6 +15,7 @@ from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.exploring import TILES, Setting, work_out
 from kernbench_nb.widgets.fallback import draw_explore
+from kernbench_nb.widgets.follow import close_whole
 from kernbench_nb.widgets.places import opening
 from kernbench_nb.widgets.trace import trace_of
 from kernbench_nb.widgets.twin import Twin
@@ -186,10 +187,10 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
 
     def _soon(self) -> None:
         """Run shortly, where there is a loop to come back to; else now. A newer change takes the older one's place."""
-        if self._closed or self._now() == self.setting:
-            self._forget()
-            return
         self._forget()
+        if self._closed or self._now() == self.setting:
+            self.view.busy = False
+            return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -229,9 +230,8 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._closed = True
         self._forget()
         self.view.close()
-        for widget in (*self.controls.values(), *self._boxes):
-            widget.close()
-        super().close()
+        for widget in (*self.controls.values(), *self._boxes, self):
+            close_whole(widget)
 
 
 def explore(*, topology: Any = None, **setting: Any) -> Explorer:

@@ -92,7 +92,7 @@ def work_out(setting: Setting, topology: Any = None) -> Outcome:
     foot = _footprint(setting)
     limit = machine.scratch_bytes
     tiles = setting.own_tiles
-    shown = min(tiles, max(3, _BUDGET // setting.pes))
+    shown = min(tiles, max(4, _BUDGET // setting.pes))
     pes = setting.pes
     capacity = foot.capacity(setting.tile, limit=limit)
     if not setting.scoped and capacity < tiles:
@@ -112,10 +112,9 @@ def work_out(setting: Setting, topology: Any = None) -> Outcome:
         first = str(error).splitlines()[0]
         state |= {"error": _plain(error), "verdict": "This setting does not run", "detail": first}
         return Outcome(None, state)
-    period, per_tile = _steady(run)
     rest = max(0, tiles - shown)
-    makespan = run.makespan_ps + rest * period
-    hbm = run.hbm_bytes + rest * per_tile * pes
+    makespan = run.makespan_ps + (rest * _period(run, setting.prefetch) if rest else 0)
+    hbm = run.hbm_bytes + rest * pes * 2 * setting.tile * setting.h_kv * setting.d * 2  # K and V in f16
     state |= {
         "peak": run.peak_scratch,
         "persistent": run.persistent_bytes,
@@ -183,14 +182,15 @@ def _run(setting: Setting, machine: Topology, pes: int, tiles: int) -> RunResult
     )
 
 
-def _steady(run: RunResult) -> tuple[int, int]:
-    """Time from one tile to the next in ps, and bytes of each, once the sweep has settled: of its last tiles."""
+def _period(run: RunResult, prefetch: bool) -> int:
+    """From one tile to the next in ps, once the sweep has settled.
+
+    The first tile is shorter, and with prefetch the last one begins earlier, since it has no load to issue.
+    """
     c = run.tile_log.columns
-    own = np.flatnonzero(c["pe"] == c["pe"][0]) if len(c["pe"]) else np.empty(0, np.int64)
-    if len(own) < 3:
-        return 0, 0
-    start = c["start_ps"][own]
-    return int(start[-1] - start[-2]), int(c["hbm_bytes"][own[-2]])
+    start = c["start_ps"][c["pe"] == c["pe"][0]]
+    end = -1 if prefetch else len(start)
+    return int(np.diff(start[:end])[-1])
 
 
 def _footprint(setting: Setting) -> Footprint:

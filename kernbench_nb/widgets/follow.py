@@ -14,7 +14,7 @@ import ipywidgets
 if TYPE_CHECKING:
     from kernbench_nb.widgets.base import View
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "close_whole"]
 
 Draw = Callable[..., Any]
 
@@ -81,7 +81,15 @@ class Follower(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no type
         if self._view is not None:
             self._view.unobserve(self._moved, names=["step", "pe"])
         self._view = self._draw = None
-        super().close()
+        close_whole(self)
+
+
+def close_whole(widget: Any) -> None:
+    """Close an ipywidget with its layout and style, which are widgets too and would stay."""
+    for part in (widget.layout, getattr(widget, "style", None)):
+        if part is not None:
+            part.close()
+    ipywidgets.Widget.close(widget)
 
 
 def _open_figures() -> list[int]:

@@ -185,7 +185,7 @@ def _open_pair(a: Trace, b: Trace, pe: int | None, tile: str | None, both: set[i
             if pe is None or pe == where:
                 return where, int(trace.tiles["place"][error["tile"]])
     where = pe if pe is not None else max(both)
-    return where, min(_tiles_on(a, where), _tiles_on(b, where)) // 2
+    return where, (min(_tiles_on(a, where), _tiles_on(b, where)) + 1) // 2
 
 
 def _tiles_on(trace: Trace, pe: int) -> int:

@@ -84,7 +84,7 @@ def pe_label(machine: Topology, pe: int, pes: Sequence[int]) -> str:
     words = []
     if len({s for s, _, _ in places}) > 1:
         words.append(f"SIP {sip}")
-    if len({(s, c) for s, c, _ in places}) > 1:
+    if len({c for _, c, _ in places}) > 1:
         words.append(f"cube {cube}")
     if not words or any(w for _, _, w in places):
         words.append(f"PE {within}")
@@ -100,6 +100,8 @@ def side_titles(a: RunResult, b: RunResult) -> tuple[str, str]:
         pair = a.params.get(name), b.params.get(name)
         if set(pair) == {True, False}:
             return (yes, no) if pair[0] else (no, yes)
+    if a.name != b.name:
+        return title_text(a), title_text(b)
     differing = [
         key
         for key in a.params
@@ -108,8 +110,6 @@ def side_titles(a: RunResult, b: RunResult) -> tuple[str, str]:
     if differing:
         first, second = (", ".join(f"{key} = {run.params[key]}" for key in differing[:3]) for run in (a, b))
         return first, second
-    if title_text(a) != title_text(b):
-        return title_text(a), title_text(b)
     if a.topology != b.topology and a.topology.name != b.topology.name:
         return a.topology.name, b.topology.name
     return "First run", "Second run"

@@ -204,7 +204,7 @@ def test_a_kernel_with_no_scoped_argument_has_no_twin(trace: TraceOf) -> None:
 def test_blocks_are_those_of_the_timeline(any_run: str, run_of: RunOf, trace: TraceOf) -> None:
     t, memory = trace(any_run), run_of(any_run).memory_log
     rows = len(t.ops["kind"])
-    for row in range(0, rows, max(1, rows // 60)):
+    for row in range(0, rows, max(1, rows // 25)):
         live = memory.live(row)
         found = t.live(row)
         assert len(found) == len(live)
@@ -221,7 +221,7 @@ def test_blocks_are_those_of_the_timeline(any_run: str, run_of: RunOf, trace: Tr
 def test_rows_know_the_blocks_that_they_touch(any_run: str, run_of: RunOf, trace: TraceOf) -> None:
     t, run = trace(any_run), run_of(any_run)
     log = list(run.op_log)
-    for record in log[:: max(1, len(log) // 150)]:
+    for record in log[:: max(1, len(log) // 50)]:
         found = [int(t.ops[name][record.row]) for name in ("out", "a", "b")]
         born = [int(t.allocs["born"][k]) if k >= 0 else None for k in found]
         operands = [*record.addresses, None, None][:2]

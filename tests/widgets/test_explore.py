@@ -1,0 +1,278 @@
+"""The explorer: what a setting comes to, one run for each change, and errors shown as the lesson."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import kernbench_nb as kb
+from kernbench_nb.benches.registry import bench
+from kernbench_nb.widgets import explore as module
+from kernbench_nb.widgets.exploring import Setting, work_out
+
+SMALL = Setting(h_kv=2, group=2, d=32, S_kv=1024, tile=64, pes=2)
+
+
+def whole(setting: Setting) -> Any:
+    """The setting run in full."""
+    return bench(
+        "gqa_decode", T_q=1, S_kv=setting.S_kv, h_q=setting.h_kv * setting.group, h_kv=setting.h_kv, d=setting.d,
+        pes=setting.pes, tile=setting.tile, prefetch=setting.prefetch, scoped=setting.scoped, data=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def explorer() -> Iterator[module.Explorer]:
+    made = kb.explore(h_kv=2, group=2, d=32, S_kv=1024, tile=64, pes=2)
+    yield made
+    made.close()
+
+
+# -- what comes of a setting -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        SMALL,
+        replace(SMALL, prefetch=True),
+        replace(SMALL, scoped=False, S_kv=512),
+        replace(SMALL, pes=1, S_kv=64),
+        Setting(1, 8, 64, 200, 16, 4),
+    ],
+)
+def test_a_short_sweep_is_run_in_full(setting: Setting) -> None:
+    state, run = work_out(setting).state, whole(setting)
+    assert state["run_tiles"] == state["tiles"]
+    assert (state["peak"], state["persistent"]) == (run.peak_scratch, run.persistent_bytes)
+    assert (state["makespan"], state["hbm"]) == (run.makespan_ps, run.hbm_bytes)
+    assert state["error"] is None
+    assert state["verdict"].startswith("Fits: ")
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("pes", [1, 8])
+def test_what_repeats_is_added_up_to_the_picosecond(
+    pes: int, prefetch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kernbench_nb.widgets import exploring
+
+    monkeypatch.setattr(exploring, "_BUDGET", 4 * pes)
+    setting = Setting(h_kv=2, group=4, d=64, S_kv=64 * 16 * pes, tile=64, pes=pes, prefetch=prefetch)
+    state, run = work_out(setting).state, whole(setting)
+    assert (state["run_tiles"], state["tiles"]) == (4, 16)
+    assert state["makespan"] == run.makespan_ps
+    assert state["hbm"] == run.hbm_bytes
+    assert state["peak"] == run.peak_scratch
+
+
+@pytest.mark.parametrize(
+    "setting", [SMALL, replace(SMALL, prefetch=True, pes=1), Setting(1, 8, 128, 4096, 256, 4)]
+)
+def test_the_curves_are_what_runs_measure(setting: Setting) -> None:
+    curve = work_out(setting).state["curve"]
+    at = curve["keys"].index(1024)
+    for scoped, name in ((True, "scoped"), (False, "unscoped")):
+        run = whole(replace(setting, S_kv=1024, scoped=scoped))
+        assert curve[name][at] == run.peak_scratch
+    assert curve["scoped"][-1] == curve["scoped"][-3]  # flat
+    assert curve["unscoped"][-1] > 1.9 * curve["unscoped"][-3]  # not flat
+
+
+def test_the_last_that_fits_fits_and_the_next_does_not() -> None:
+    setting = replace(SMALL, pes=1, scoped=False)
+    last = work_out(setting).state["last_fit"]
+    assert work_out(replace(setting, S_kv=last)).state["error"] is None
+    assert work_out(replace(setting, S_kv=last + 64)).state["error"]["type"] == "ScratchOverflowError"
+
+
+def test_the_largest_tile_fits_and_the_next_does_not() -> None:
+    setting = Setting(h_kv=8, group=4, d=128, S_kv=4096, tile=64, pes=1)
+    largest = work_out(setting).state["largest_tile"]
+    assert work_out(replace(setting, tile=largest)).state["error"] is None
+    state = work_out(replace(setting, tile=largest + 1)).state
+    assert state["error"]["type"] == "ScratchOverflowError"
+    assert state["detail"].endswith(f"The largest that does has {largest} keys.")
+
+
+def test_terms_are_those_of_the_sweep() -> None:
+    setting = replace(SMALL, pes=1)
+    state = work_out(setting).state
+    t, run = state["terms"], whole(setting)
+    c = run.tile_log.columns
+    assert t["N"] * t["L"] + t["C_first"] + (t["N"] - 1) * t["C"] == int(c["end_ps"][-1] - c["start_ps"][0])
+    assert t["I"] == 2 * run.topology.costs.dispatch_ps
+
+
+def test_tile_sizes_are_compared_by_runs() -> None:
+    axis = work_out(Setting(8, 4, 128, 4096, 64, 1)).state["tiles_axis"]
+    at = axis["tile"].index(64)
+    run = whole(Setting(8, 4, 128, 192, 64, 1))
+    assert axis["peak"][at] == run.peak_scratch
+    c = run.tile_log.columns
+    assert axis["period"][at] == int(c["start_ps"][2] - c["start_ps"][1])
+    assert axis["peak"][axis["tile"].index(512)] is None  # does not fit
+
+
+def test_an_overflow_is_the_lesson() -> None:
+    outcome = work_out(replace(SMALL, scoped=False, S_kv=1 << 20))
+    state = outcome.state
+    assert state["error"]["type"] == "ScratchOverflowError"
+    assert state["verdict"].startswith("Overflow after ")
+    assert state["detail"].endswith("turn scratch scopes on, and it fits for any length.")
+    assert outcome.run is not None
+    assert not outcome.run.completion.ok
+
+
+def test_a_setting_that_cannot_be_says_why() -> None:
+    outcome = work_out(replace(SMALL, pes=12))
+    assert outcome.run is None
+    assert outcome.state["verdict"] == "This setting does not run"
+    assert "pes=12" in outcome.state["detail"]
+    assert outcome.state["error"]["type"] == "PlacementError"
+
+
+def test_the_state_is_strict_json() -> None:
+    for setting in (SMALL, replace(SMALL, scoped=False, S_kv=1 << 20), replace(SMALL, pes=12)):
+        state = work_out(setting).state
+        assert json.loads(json.dumps(state, allow_nan=False)) == state
+
+
+# -- the widget ------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_one_run_and_one_picture(
+    explorer: module.Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked: list[Setting] = []
+
+    def count(setting: Setting, topology: Any) -> Any:
+        worked.append(setting)
+        return work_out(setting, topology)
+
+    monkeypatch.setattr(module, "work_out", count)
+    shown: list[Any] = []
+    explorer.view.observe(lambda change: shown.append(change["new"]["verdict"]), names="state")
+    explorer.controls["tile"].value = 32
+    assert [s.tile for s in worked] == [32]
+    explorer.controls["tile"].value = 32  # the same value
+    assert len(worked) == 1
+    explorer.set(tile=64, pes=4, prefetch=True)
+    assert [(s.tile, s.pes, s.prefetch) for s in worked[1:]] == [(64, 4, True)]
+    explorer.controls["preset"].value = "Llama-3 8B"
+    assert [(s.h_kv, s.group, s.d) for s in worked[2:]] == [(8, 4, 128)]
+    assert len(shown) == len(worked) == 3
+    assert explorer.setting == worked[-1]
+
+
+def test_the_last_change_wins_and_those_before_it_do_not_run(
+    explorer: module.Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked: list[Setting] = []
+    monkeypatch.setattr(module, "_WAIT_S", 0)
+    monkeypatch.setattr(module, "work_out", lambda s, t: worked.append(s) or work_out(s, t))
+
+    async def drag() -> None:
+        for tile in (16, 32, 48, 96):
+            explorer.controls["tile"].value = tile
+        assert worked == []
+        assert explorer.view.busy
+        while explorer.view.busy:
+            await asyncio.sleep(0)
+
+    asyncio.run(drag())
+    assert [s.tile for s in worked] == [96]
+    assert explorer.view.state["params"]["tile"] == 96
+
+
+def test_a_change_that_is_taken_back_runs_nothing(
+    explorer: module.Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked: list[Setting] = []
+    monkeypatch.setattr(module, "_WAIT_S", 0)
+    monkeypatch.setattr(module, "work_out", lambda s, t: worked.append(s) or work_out(s, t))
+
+    async def there_and_back() -> None:
+        explorer.controls["tile"].value = 32
+        explorer.controls["tile"].value = 64
+        await asyncio.sleep(0)
+
+    asyncio.run(there_and_back())
+    assert worked == []
+    assert not explorer.view.busy
+
+
+def test_an_error_is_shown_and_the_next_change_mends_it(
+    explorer: module.Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(setting: Setting, topology: Any) -> Any:
+        raise RuntimeError("no luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "work_out", fail)
+        explorer.controls["tile"].value = 32
+        assert explorer.view.state["detail"] == "RuntimeError: no luck"
+        assert explorer.view.heads == []
+    explorer.controls["tile"].value = 16
+    assert explorer.view.state["error"] is None
+    assert explorer.run is not None
+
+
+def test_an_overflow_is_stepped(explorer: module.Explorer) -> None:
+    explorer.set(scoped=False, S_kv=1 << 20)
+    head = explorer.view.heads[0]
+    assert head["error"]["type"] == "ScratchOverflowError"
+    assert explorer.view.step == head["open"]["step"]
+    assert explorer.view.trace
+
+
+def test_the_bundle_is_small_stable_and_says_the_verdict(explorer: module.Explorer) -> None:
+    data, _ = explorer._repr_mimebundle_()
+    assert data["text/plain"].startswith(
+        "<Explorer: 4 heads on 2, d = 32, 1024 keys on 2 PEs, tile 64: Fits: "
+    )
+    assert data["text/html"].count("<img") == 1
+    assert len(data["text/html"]) <= 40_000
+    other = kb.explore(h_kv=2, group=2, d=32, S_kv=1024, tile=64, pes=2)
+    assert other._repr_mimebundle_()[0]["text/html"] == data["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in data
+    other.close()
+
+
+def test_a_value_between_the_choices_can_be_set(explorer: module.Explorer) -> None:
+    explorer.set(S_kv=1000, tile=50)
+    assert (explorer.setting.S_kv, explorer.setting.tile) == (1000, 50)
+    assert 1000 in explorer.controls["S_kv"].options
+
+
+def test_another_name_is_refused(explorer: module.Explorer) -> None:
+    with pytest.raises(
+        TypeError, match=r"kb\.explore has no setting 'heads'; there are h_kv, group, d, S_kv, tile"
+    ):
+        kb.explore(heads=3)
+    with pytest.raises(TypeError, match="heads"):
+        explorer.set(heads=3)
+
+
+def test_closing_closes_everything() -> None:
+    from ipywidgets.widgets.widget import _instances
+
+    before = len(_instances)
+    made = kb.explore(h_kv=2, group=2, d=32, S_kv=1024, tile=64, pes=2)
+    run = weakref.ref(made.run)
+    control = made.controls["tile"]
+    made.close()
+    made.close()
+    control.value = 16  # a late message
+    made.work()
+    assert made.run is None
+    assert len(_instances) == before
+    gc.collect()
+    assert run() is None
