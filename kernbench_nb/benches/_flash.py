@@ -107,7 +107,7 @@ def flash_attention_kernel(
 
 def _queries_outside(head: _Head) -> None:
     """FlashAttention-2: each query block walks once over all keys; its state never leaves scratch."""
-    tl = head.tl
+    tl, step = head.tl, head.steps[1]
     for i, rows in enumerate(head.blocks):
         with head.scope(f"{head.name}block {i}", "block", rows=rows):
             Q = tl.wait(head.load_q(rows))
@@ -118,7 +118,12 @@ def _queries_outside(head: _Head) -> None:
                     tl.skip(rows, keys)
                     continue
                 with head.scope(f"tile {i},{j}", "tile", rows=rows, keys=keys):
-                    K, V = tl.wait(head.load_k(keys), head.load_v(keys))
+                    # written out: what is called in between is felt in every tile
+                    at, shape = keys[0] * step, (1, keys[1] - keys[0], head.d)
+                    K, V = tl.wait(
+                        tl.load_async(head.k + at, shape, strides=(0, step, 1), name="K"),
+                        tl.load_async(head.v + at, shape, strides=(0, step, 1), name="V"),
+                    )
                     head.fold(state, Q, K, V, rows, keys, first=fresh)
                 fresh = False
             if fresh:

@@ -96,32 +96,31 @@ def gqa_decode_long_kernel(
     state = init_state(tl, h_kv, rows, d_head)
     width = h_kv * d_head
     tiles = [(at, min(at + tile, keys)) for at in range(0, keys, tile)]
-    buffers = _buffers(tl, (min(tile, keys), h_kv, d_head), k.dtype) if prefetch and keys else None
+    buffers: Any = _buffers(tl, (min(tile, keys), h_kv, d_head), k.dtype) if prefetch and keys else None
 
-    def issue(i: int) -> tuple[Any, Any]:
+    def prefetched(i: int) -> tuple[Any, Any]:
         first, last = tiles[i]
         n = last - first
-        shape = (n, h_kv, d_head)
-        from_k, from_v = k + first * width, v + first * width
-        if buffers is None:
-            k_future = tl.load_async(from_k, shape, name="K")
-            v_future = tl.load_async(from_v, shape, name="V")
-        else:
-            to_k, to_v = buffers[i % 2]
-            k_future = tl.load_async(from_k, shape, out=to_k[:n])
-            v_future = tl.load_async(from_v, shape, out=to_v[:n])
+        to_k, to_v = buffers[i % 2]
+        k_future = tl.load_async(k + first * width, (n, h_kv, d_head), out=to_k[:n])
+        v_future = tl.load_async(v + first * width, (n, h_kv, d_head), out=to_v[:n])
         return k_future, v_future
 
-    coming = issue(0) if buffers is not None else None
+    coming = prefetched(0) if buffers is not None else None
+    tokens = (0, T_q)
     for i, (first, last) in enumerate(tiles):
         keys_here = (start + first, start + last)
         if coming is not None:
             K, V = tl.wait(*coming)
             if i + 1 < len(tiles):
-                coming = issue(i + 1)
-        with tl.scratch_scope(f"tile {i}", kind="tile", rows=(0, T_q), keys=keys_here, rewind=scoped):
+                coming = prefetched(i + 1)
+        with tl.scratch_scope(f"tile {i}", kind="tile", rows=tokens, keys=keys_here, rewind=scoped):
             if coming is None:
-                K, V = tl.wait(*issue(i))
+                shape = (last - first, h_kv, d_head)
+                from_k, from_v = k + first * width, v + first * width
+                k_future = tl.load_async(from_k, shape, name="K")
+                v_future = tl.load_async(from_v, shape, name="V")
+                K, V = tl.wait(k_future, v_future)
             # token i sees key j of this tile if j <= i + shift
             shift = valid - T_q - keys_here[0]
             masked = causal and shift < last - first - 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphEngine", "kinds_of"]
 
-LONG_LOG = 50_000
+LONG_LOG = 1_000
 """Rows above which the check of private engines waits until the log is decoded, which costs more than it does."""
 
 _TABLES_KEPT = 64
