@@ -18,7 +18,7 @@ from kernbench_nb.ccl.sfr_config import (
     mesh_table,
     sip_table,
 )
-from kernbench_nb.errors import DTypeError, PlacementError
+from kernbench_nb.errors import DTypeError, KernbenchError, PlacementError
 from kernbench_nb.memory.scratch import CHECKS
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import RunResult
@@ -95,7 +95,7 @@ def run_kernel(
             try:
                 _invoke(kernel, args, more, tl)
                 port.finish(tl.finish())
-            except Exception as error:
+            except KernbenchError as error:  # the kernel's own errors arrive as they are
                 error.add_note(f"(on PE {port.pe}, at {tl.now_ps:,} ps)")
                 raise
             finally:
