@@ -31,9 +31,7 @@ from typing import Any
 from kernbench_nb.memory import Scope, TileType
 
 __all__ = [
-    "A",
     "AT",
-    "B",
     "CHAIN",
     "CLOSE",
     "END",
@@ -44,6 +42,8 @@ __all__ = [
     "OUT",
     "OVERFLOW",
     "STRIDE",
+    "A",
+    "B",
     "Chain",
     "Kind",
     "KindTable",

@@ -87,8 +87,11 @@ class Messages(Hbm):
         DeadlockError
             If nobody will ever make room for it.
         """
-        frame = self._enter(_getframe(1))
-        self._own(x, "send")
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
+        if x.__class__ is not Handle or x.tl is not self:
+            self._own(x, "send")
         if x.arena.guard:
             self._inspect(x)
         payload = np.array(x.arr) if self._data else None
@@ -109,7 +112,7 @@ class Messages(Hbm):
                 "ipc_send", x.ty, direction, peer, busy, False
             )
         log = self._log
-        log((kind.index, arrive, x.addr, -1, start, None, self._chain, frame.f_lasti))
+        log((kind.index, arrive, -1, x.addr, start, None, self._chain, frame.f_lasti))
 
     def recv(
         self, direction: str | int, shape: Any, dtype: Any, out: Handle | None = None, name: str | None = None
@@ -134,7 +137,9 @@ class Messages(Hbm):
         DeadlockError
             If nobody will ever send it.
         """
-        frame = self._enter(_getframe(1))
+        frame = _getframe(1)
+        if frame is not self._frame:
+            frame = self._enter(frame)
         top = self._scratch.top
         ty, handle = self._recv_target(shape, dtype, out, name, frame)
         issue = self._now + self._dispatch
@@ -229,7 +234,10 @@ class Messages(Hbm):
     ) -> None:  # fmt: skip
         self._now = max(self._now, end)
         self._wrote(handle)
-        kind = self._kinds.message("ipc_recv", ty, direction, peer, 0, allocated)
+        key = ty, direction, peer, allocated
+        kind = self._receives.get(key)
+        if kind is None:
+            kind = self._receives[key] = self._kinds.message("ipc_recv", ty, direction, peer, 0, allocated)
         log = self._log
         log((kind.index, end, handle.addr, -1, issue, name, self._chain, frame.f_lasti))
         if self._data and ty.n:
