@@ -48,6 +48,7 @@ class Core(Checks):
         "_dots",
         "_kinds",
         "_numbers",
+        "_receives",
         "_reductions",
         "_sends",
         "_sink",
@@ -103,6 +104,7 @@ class Core(Checks):
         self._kernel_chain = 0
         self._calls = {}
         self._sends: dict[Any, Kind] = {}
+        self._receives: dict[Any, Kind] = {}
         self._numbers: dict[TileType, dict[float, Handle]] = {}
 
     def _take(self, kind: Kind, name: str | None, frame: FrameType) -> int:
