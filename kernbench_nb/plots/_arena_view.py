@@ -72,7 +72,7 @@ def look_at(run: RunResult, moment: Moment) -> View:
     live = [block for block in log.live(row) if block.size]
     written = source = None
     kind = rows.kinds[rows.kind[row]]
-    if kind.engine and kind.op not in ("dma_write", "ipc_send") and rows.out[row] >= 0:
+    if kind.engine and kind.op != "dma_write" and rows.out[row] >= 0:
         written = log.block_at(row, int(rows.out[row]))
         if kind.op == "copy" and rows.a[row] >= 0:
             source = log.block_at(row, int(rows.a[row]))

@@ -121,7 +121,7 @@ def _names(log: MemoryLog, row: int) -> Iterator[str]:
         return
     operand = kind.tensor
     if operand is None:
-        address = int(rows.out[row])  # what a send reads stands there too
+        address = int(rows.a[row] if kind.op == "ipc_send" else rows.out[row])
         block = log.block_at(row, address) if address >= 0 else None
         operand = block.name if block is not None else None
     if operand:
