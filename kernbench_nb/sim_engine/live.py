@@ -33,13 +33,14 @@ def _allocations(trace: Trace) -> Iterator[tuple[int, int, bool]]:
 def find_allocation(trace: Trace, addr: int, scope: int) -> int | None:
     """The row that allocated the bytes at `addr` in the arena with that index, or None.
 
-    Within one arena the cursor only rises, so the address says which allocation it was; a view lies inside it.
+    Within one arena the cursor only rises, so the address says which allocation it was; a view lies inside it. A tile
+    of no bytes stands where the next one begins, and is not found.
     """
     for row, index, closing in _allocations(trace):
         if not closing and index == scope:
             start = trace.rows[row * STRIDE + OUT]
             size = trace.kinds[trace.rows[row * STRIDE + KIND]].size
-            if start <= addr < start + size or (size == 0 and start == addr):
+            if start <= addr < start + size:
                 return row
     return None
 

@@ -195,7 +195,7 @@ class Checks(Lines):
         )
 
     def _row_of(self, handle: Handle) -> int | None:
-        return find_allocation(self._trace, handle.addr, handle.arena.index)
+        return find_allocation(self._trace, handle.addr, handle.arena.index) if handle.ty.n else None
 
     def _live_blocks(self) -> list[Block]:
         return live_now(self._trace)

@@ -263,6 +263,22 @@ def test_names_come_from_the_source_and_name_overrides_them() -> None:
     ]
 
 
+def test_the_name_of_a_handle_is_found_through_views_and_beside_tiles_of_no_bytes() -> None:
+    names = []
+
+    def kernel(p: Any, *, tl: Any) -> None:
+        nothing = tl.zeros((0, 4))  # has no byte that could say whose it is
+        x = tl.zeros((4, 4))
+        with tl.scratch_scope():
+            y = tl.exp(x)
+            names.extend(h.name for h in (nothing, x, y, x[1:], y.T[2], x[4:], y[0, 0]))
+        names.append(tl.load(p, (2,), name="given").name)
+        names.append((x + 1.0).name)
+
+    kb.launch(kernel, ONES.copy(), data=False)
+    assert names == ["", "x", "y", "x", "y", "", "y", "given", ""]
+
+
 def test_two_pes_on_one_line_each_have_their_own_chains() -> None:
     def kernel(p: Any, *, tl: Any) -> None:
         x = tl.load(p, (4, 4))
