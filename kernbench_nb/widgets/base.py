@@ -13,17 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-try:
-    import anywidget
-    import traitlets
-except ImportError as error:  # the error names the missing one; what to do about it is the same
-    raise ImportError(
-        f"views in a notebook need {error.name}, which is not installed: pip install 'kernbench_nb[lab]' "
-        "(run.to_html(path) and the plots in kb.plots work without it)."
-    ) from error
-
 from kernbench_nb.widgets.esm import css, esm
+from kernbench_nb.widgets.notebook import anywidget, traitlets
 from kernbench_nb.widgets.reader import Trace
+from kernbench_nb.widgets.scene import OnPage, steps_of
 
 if TYPE_CHECKING:
     from kernbench_nb.runtime_api.result import RunResult
@@ -121,11 +114,7 @@ class View(anywidget.AnyWidget):
         return self._steps_of(self.pe)
 
     def _steps_of(self, pe: int) -> int:
-        index = self._data.index_of(pe) if self._data is not None else None
-        if self._data is None or index is None:
-            return 1
-        p = self._data.pes[index]
-        return max(1, int(p["op1"] - p["op0"]))
+        return 1 if self._data is None else steps_of(self._data, None, pe)
 
     @traitlets.validate("pe")
     def _valid_pe(self, proposal: Any) -> int:
@@ -163,6 +152,15 @@ class View(anywidget.AnyWidget):
         p = self._data.pes[index]
         done = int(np.searchsorted(self._data.ops["clock"][p["op0"] : p["op1"]], clock, side="right"))
         return max(0, done - 1)
+
+    def on_page(self) -> OnPage:
+        """As `kernbench_nb.widgets.html.write_page` takes it."""
+        values = {name: getattr(self, name) for name in self.page_traits()}
+        buffers = {
+            name: bytes(value) for name, value in values.items() if isinstance(value, (bytes, memoryview))
+        }
+        state = {name: value for name, value in values.items() if name not in buffers}
+        return OnPage(self._entry, state, buffers, self.svg(), repr(self))
 
     def page_traits(self) -> list[str]:
         """Names of the traits that a page may read, in order."""
@@ -238,7 +236,7 @@ class View(anywidget.AnyWidget):
         """
         from kernbench_nb.widgets.html import Section, write_page
 
-        return write_page(path, [Section(view=self)], title=title or self._title())
+        return write_page(path, [Section(self)], title=title or self._title())
 
     def _title(self) -> str:
         return str(self._data.head["title"]) if self._data is not None else type(self).__name__

@@ -8,14 +8,12 @@ import html
 from dataclasses import fields, replace
 from typing import Any
 
-import ipywidgets
-import traitlets
-
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.exploring import TILES, Setting, work_out
 from kernbench_nb.widgets.fallback import draw_explore
 from kernbench_nb.widgets.follow import close_whole
+from kernbench_nb.widgets.notebook import ipywidgets, traitlets
 from kernbench_nb.widgets.places import opening
 from kernbench_nb.widgets.trace import trace_of
 from kernbench_nb.widgets.twin import Twin

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets
+from kernbench_nb.widgets.notebook import ipywidgets
 
 if TYPE_CHECKING:
     from kernbench_nb.widgets.base import View

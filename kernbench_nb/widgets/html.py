@@ -8,13 +8,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.esm import css, esm
-
-if TYPE_CHECKING:
-    from kernbench_nb.runtime_api.result import RunResult
-    from kernbench_nb.widgets.base import View
+from kernbench_nb.widgets.scene import OnPage, scene
 
 __all__ = ["Section", "page_text", "run_to_html", "write_page"]
 
@@ -65,6 +63,13 @@ const mount = async (module, number) => {
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
+class Showable(Protocol):
+    """A scene, or a widget."""
+
+    def on_page(self) -> OnPage:
+        """What a page holds of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of a page.
@@ -72,12 +77,12 @@ class Section:
     Attributes
     ----------
     view
-        What is shown, or None for text alone.
+        What is shown, a `kernbench_nb.widgets.scene.Scene` or a widget; None for text alone.
     heading, text
         What stands above it; plain text, a blank line between paragraphs.
     """
 
-    view: View | None = None
+    view: Showable | None = None
     heading: str = ""
     text: str = ""
 
@@ -117,13 +122,11 @@ def page_text(sections: Sequence[Section], *, title: str, lead: str = "") -> str
             body.append(f"<h2>{html.escape(section.heading)}</h2>")
         body += _paragraphs(section.text)
         if section.view is not None:
-            number = len(views)
-            views.append((number, section.view._entry))
+            number, shown = len(views), section.view.on_page()
+            views.append((number, shown.entry))
             body.append(f'<div id="view-{number}"></div>')
-            body.append(f"<noscript>{_still(section.view)}</noscript>")
-            body.append(
-                f'<script type="application/json" id="state-{number}">{_state(section.view)}</script>'
-            )
+            body.append(f"<noscript>{_still(shown)}</noscript>")
+            body.append(f'<script type="application/json" id="state-{number}">{_state(shown)}</script>')
     scripts = []
     for entry in dict.fromkeys(entry for _, entry in views):
         mounts = "\n".join(f"await mount(${entry}.default, {number});" for number, e in views if e == entry)
@@ -158,36 +161,25 @@ def run_to_html(run: RunResult, path: str | Path, **where: Any) -> Path:
     where
         ``pe=``, ``tile=``, ``at=``: where to open; see `kernbench_nb.widgets.stepper.step`.
     """
-    from kernbench_nb.widgets.stepper import step
-
-    view = step(run, **where)
-    try:
-        return view.to_html(path)
-    finally:
-        view.close()
+    shown = scene(run, **where)
+    return write_page(path, [Section(shown)], title=shown.title)
 
 
 def _paragraphs(text: str) -> Iterable[str]:
     return [f"<p>{html.escape(' '.join(part.split()))}</p>" for part in text.split("\n\n") if part.strip()]
 
 
-def _state(view: View) -> str:
+def _state(shown: OnPage) -> str:
     """What a page may read of a view, as JSON that cannot end the element it stands in."""
-    state: dict[str, Any] = {"view": "page"}  # a page has room: nothing is folded away
-    buffers: dict[str, str] = {}
-    for name in view.page_traits():
-        value = getattr(view, name)
-        if isinstance(value, (bytes, memoryview)):
-            buffers[name] = base64.b64encode(bytes(value)).decode()
-        else:
-            state[name] = value
+    state = {**shown.state, "view": "page"}  # a page has room: nothing is folded away
+    buffers = {name: base64.b64encode(data).decode() for name, data in shown.buffers.items()}
     text = json.dumps({"state": state, "buffers": buffers}, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _still(view: View) -> str:
-    picture = base64.b64encode(view.svg().encode()).decode()
-    return f'<img alt="{html.escape(repr(view))}" src="data:image/svg+xml;base64,{picture}">'
+def _still(shown: OnPage) -> str:
+    picture = base64.b64encode(shown.picture.encode()).decode()
+    return f'<img alt="{html.escape(shown.label)}" src="data:image/svg+xml;base64,{picture}">'
 
 
 def _script(text: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import traitlets
-
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.fallback import draw_log
+from kernbench_nb.widgets.notebook import traitlets
 from kernbench_nb.widgets.opening import open_at
 
 __all__ = ["GROUPS", "Log", "show_log"]

@@ -250,19 +250,25 @@ def _names_in(trace: Trace, index: int, tile: str | None) -> Iterator[str]:
     for first, stop in spans:
         rows = np.arange(first, min(stop, first + 4096))
         seen = {
-            (int(trace.ops["name"][r]), int(trace.ops["kind"][r]), int(trace.ops["out"][r])): r
+            (int(trace.ops["name"][r]), int(trace.ops["kind"][r]), _touched(trace, int(r))): r
             for r in rows[::-1]
         }
-        for (name, kind, out), _ in sorted(seen.items(), key=lambda item: int(item[1])):
+        for (name, kind, block), _ in sorted(seen.items(), key=lambda item: int(item[1])):
             if kinds["engine"][kind] == scope:
                 continue
             if name:
                 yield trace.text(name)
                 continue
             op = trace.text(int(kinds["op"][kind]))
-            operand = int(kinds["tensor"][kind]) or (int(trace.allocs["name"][out]) if out >= 0 else 0)
+            operand = int(kinds["tensor"][kind]) or (int(trace.allocs["name"][block]) if block >= 0 else 0)
             if operand:
                 yield f"{_VERBS.get(op, (op,))[0]} {trace.text(operand)}"
+
+
+def _touched(trace: Trace, row: int) -> int:
+    """The block that a row writes, else the one that it reads."""
+    out = int(trace.ops["out"][row])
+    return out if out >= 0 else int(trace.ops["a"][row])
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -54,7 +54,9 @@ def test_the_picture_of_an_overflow(trace: TraceOf) -> None:
     said = texts(draw(t))
     assert "V wants 6 KiB, 6 KiB are free of 1 MiB" in said
     assert "limit 1 MiB" in said
-    assert any(text.startswith("794 live blocks; ") and text.endswith("nothing is given back") for text in said)
+    assert any(
+        text.startswith("794 live blocks; ") and text.endswith("nothing is given back") for text in said
+    )
 
 
 def test_the_picture_of_a_pair(trace: TraceOf) -> None:
@@ -79,7 +81,9 @@ def test_two_runs_of_the_same_length_end_together(trace: TraceOf) -> None:
 
 
 def test_a_pe_that_one_of_two_did_not_use(trace: TraceOf) -> None:
-    assert "this PE took no part" in texts(fallback.draw_pair(trace("decode"), trace("prefetch"), ("a", "b"), 7, 1))
+    assert "this PE took no part" in texts(
+        fallback.draw_pair(trace("decode"), trace("prefetch"), ("a", "b"), 7, 1)
+    )
 
 
 def test_a_log_by_each_group_adds_up(trace: TraceOf) -> None:

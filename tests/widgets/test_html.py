@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import html.parser
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,3 +176,25 @@ def test_where_it_opens_is_checked_before_anything_is_written(tmp_path: Path, ru
     with pytest.raises(ValueError, match="no tile is called 'tile 9'"):
         run_of("decode").to_html(tmp_path / "run.html", tile="tile 9")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_needs_no_notebook_packages(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('anywidget', 'ipywidgets', 'traitlets', 'IPython'): sys.modules[name] = None\n"
+        "import kernbench_nb as kb, numpy as np\n"
+        "run = kb.launch(lambda x, *, tl: tl.load(x, (4,)), np.ones(4, np.float32))\n"
+        f"run.to_html({str(tmp_path / 'page.html')!r})\n"
+        "try:\n"
+        "    kb.step(run)\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert child.stdout.startswith(
+        "views in a notebook need anywidget, which is not installed: pip install 'kernben"
+    )
