@@ -176,7 +176,7 @@ class Scope:
         return out
 
     def __repr__(self) -> str:
-        where = f"scope {self.path!r}" if self.depth else "persistent arena"
+        where = "persistent arena" if self is self.pool.root else f"scope {self.path or self.label!r}"
         return f"<{where}, {self.kind}, {self.state}>"
 
 

@@ -78,7 +78,10 @@ class Copies(Views):
         return kind
 
     def clone(self, x: Handle, *, name: str | None = None) -> Handle:
-        """A new contiguous tile with the values of `x`; ``x.copy()`` is the same. Logged as `clone`."""
+        """A new contiguous tile with the values of `x`; ``x.copy()`` is the same. Costs what `copy_to` does.
+
+        Logged as `clone`, since the seeds count the `copy` rows.
+        """
         frame = self._enter(_getframe(1))
         self._own(x, "copy")
         return self._apply(self._kinds.copy("clone", x.ty, None), (x,), None, name, frame)

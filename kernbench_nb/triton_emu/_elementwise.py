@@ -168,7 +168,13 @@ def _unary(op: str, formula: str) -> Any:
 
 
 class Elementwise(Core):
-    """Operations that treat each element alike."""
+    """Operations that treat each element alike.
+
+    Notes
+    -----
+    Each costs ``fill + ceil(n / lanes) * c`` cycles of the math engine for n results (machine.md 3), and takes scratch
+    for its result, or none with ``out=``.
+    """
 
     __slots__ = ()
 
@@ -255,21 +261,26 @@ class Elementwise(Core):
         return self._run1(kind, x, None, name, frame)
 
     def where(
-        self, condition: Handle, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None
+        self, condition: Any, x: Any, y: Any, *, out: Handle | None = None, name: str | None = None
     ) -> Handle:
         """`x` where `condition` holds, else `y`, elementwise; what is not chosen does not matter, NaN included.
 
         Parameters
         ----------
         condition
-            bool tile (or integers, true unless 0).
+            bool tile (or integers, true unless 0), or one truth for all.
         x, y
             Tiles or numbers that broadcast with it.
         out, name
             As everywhere.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            If shapes or dtypes do not go together.
         """
         frame = self._enter(_getframe(1))
-        condition = self._own(condition, "where: condition")
+        condition = self._operand(condition, bool_)
         beside = next((h.ty.dtype for h in (x, y) if h.__class__ is Handle), None)
         if beside is None:
             beside = f32 if isinstance(x, float) or isinstance(y, float) else bool_
@@ -278,7 +289,22 @@ class Elementwise(Core):
         return self._apply(kind, (condition, x, y), out, name, frame)
 
     def fma(self, x: Handle, y: Any, z: Any, *, out: Handle | None = None, name: str | None = None) -> Handle:
-        """The sum ``x * y + z``, elementwise: floats up to f32 round once, f64 the product and the sum."""
+        """The sum ``x * y + z``, elementwise: floats up to f32 round once, f64 the product and the sum.
+
+        Parameters
+        ----------
+        x
+            A tile.
+        y, z
+            Tiles that broadcast with it, or numbers, which take its dtype.
+        out, name
+            As everywhere.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            If shapes or dtypes do not go together.
+        """
         frame = self._enter(_getframe(1))
         self._own(x, "fma: x")
         y, z = self._operand(y, x.ty.dtype), self._operand(z, x.ty.dtype)
@@ -296,7 +322,22 @@ class Elementwise(Core):
         out: Handle | None = None,
         name: str | None = None,
     ) -> Handle:
-        """`x` held between `min` and `max`, elementwise; NaN in any of them propagates."""
+        """`x` held between `min` and `max`, elementwise; NaN in any of them propagates.
+
+        Parameters
+        ----------
+        x
+            A tile.
+        min, max
+            Tiles that broadcast with it, or numbers, which take its dtype.
+        out, name
+            As everywhere.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            If shapes or dtypes do not go together.
+        """
         frame = self._enter(_getframe(1))
         self._own(x, "clamp: x")
         low, high = self._operand(min, x.ty.dtype), self._operand(max, x.ty.dtype)

@@ -156,7 +156,13 @@ class Messages(Hbm):
     def recv_async(
         self, direction: str | int, shape: Any, dtype: Any, out: Handle | None = None, name: str | None = None
     ) -> RecvFuture:
-        """Announce a receive and go on; the message is taken at `wait`. Same arguments as `recv`."""
+        """Announce a receive and go on; the message is taken at `wait`. Same arguments as `recv`.
+
+        Returns
+        -------
+        RecvFuture
+            With the destination as ``.handle``, which must not be touched before the wait.
+        """
         frame = self._enter(_getframe(1))
         top = self._scratch.top
         future = RecvFuture()

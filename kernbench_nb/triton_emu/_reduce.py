@@ -144,7 +144,12 @@ class Reductions(Elementwise):
         """exp(x - max) / sum along `dim`, in the dtype of x; narrow floats compute in f32.
 
         One row in the log; its cost is that of its parts (max, sub, exp, sum, div) with one fill, its scratch is that
-        of its result only.
+        of its result only. A row of nothing but -inf gives NaN, as everywhere.
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            For an axis that is not there, or a tile of integers.
         """
         frame = self._enter(_getframe(1))
         self._own(x, "softmax")
@@ -159,7 +164,15 @@ class Reductions(Elementwise):
         out: Handle | None = None,
         name: str | None = None,
     ) -> Handle:
-        """Running sum along `axis`; narrow floats accumulate in f32."""
+        """Running sum along `axis`, in the shape of the input and the dtype that `sum` would give.
+
+        Narrow floats accumulate in f32 and round once. Costs what a reduction of as many elements does.
+
+        Raises
+        ------
+        ShapeError
+            For an axis that is not there.
+        """
         frame = self._enter(_getframe(1))
         self._own(input, "cumsum")
         kind = self._kinds.along("cumsum", input.ty, axis, None if out is None else self._own(out, "out=").ty)
@@ -184,11 +197,16 @@ class Reductions(Elementwise):
         acc
             ``(..., m, n)``, added to the product.
         out_dtype
-            f32 by default (f64 for f64, i32 for integers). 16- and 8-bit inputs accumulate in f32.
+            f32 by default (f64 for f64; i32 for integers of up to 32 bits, else their own). 16- and 8-bit inputs
+            accumulate in f32.
         out
             Written instead of allocating; must not share bytes with an operand, but may be exactly `acc`.
         name
             What views call the result.
+
+        Notes
+        -----
+        GEMM engine: ``batch * ceil(m/M) * ceil(n/N) * ceil(k/K) + depth`` cycles for a native M x N x K (machine.md 2).
 
         Raises
         ------

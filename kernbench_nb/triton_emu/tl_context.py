@@ -205,13 +205,13 @@ class TLContext(Messages):
     def zeros(
         self, shape: Any, dtype: Any = "f32", *, out: Handle | None = None, name: str | None = None
     ) -> Handle:
-        """A tile of zeros; logged as `full`, which it is."""
+        """A tile of zeros; logged as `full`, which it is. Costs a math operation."""
         return self._create(
             "full", shape, resolve_dtype(dtype), lambda: np.asarray(0), out, name, _getframe(1)
         )
 
     def zeros_like(self, input: Handle, *, out: Handle | None = None, name: str | None = None) -> Handle:
-        """A tile of zeros with the shape and dtype of another."""
+        """A tile of zeros with the shape and dtype of another. Costs a math operation."""
         ty = self._own(input, "zeros_like").ty
         return self._create("full", ty.shape, ty.dtype, lambda: np.asarray(0), out, name, _getframe(1))
 

@@ -38,8 +38,10 @@ def test_a_scope_tells_what_it_is(pool: ScratchAllocator) -> None:
     )
     assert (outer.rows, outer.keys) == ((0, 4), (16, 32))
     assert (outer.arena, pool.root.arena) == ("scoped", "persistent")
-    assert "tile 0" in repr(outer)
-    assert "closed" in repr(outer)
+    assert repr(outer) == "<scope 'tile 0', tile, closed>"
+    assert repr(inner) == "<scope 'tile 0/scope', scope, closed>"
+    assert repr(pool.scope("later")) == "<scope 'later', scope, new>"
+    assert repr(pool.root) == "<persistent arena, persistent, open>"
 
 
 def test_a_peak_is_a_cursor_and_counts_what_inner_scopes_gave_back(pool: ScratchAllocator) -> None:

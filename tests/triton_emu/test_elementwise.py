@@ -502,6 +502,14 @@ def test_where_with_numbers() -> None:
         assert got.numpy().tolist() == want
 
 
+def test_where_with_one_truth_for_all() -> None:
+    x = np.array([1, 2], np.float16)
+    assert result("where", True, x, 0.0).numpy().tolist() == [1, 2]
+    assert result("where", False, x, 0.0).numpy().tolist() == [0, 0]
+    with pytest.raises(TypeError, match="expected a tile or a number beside a tile of bool, got str"):
+        result("where", "yes", x, 0.0)
+
+
 def test_where_broadcasts_all_three() -> None:
     c = np.array([[T], [F]])
     got = result("where", c, np.arange(3, dtype=np.float32), np.array(9, np.float32))
