@@ -243,6 +243,24 @@ def test_a_replica_on_another_pe_is_read_over_the_links() -> None:
     assert far == busy + result.topology.costs.hbm_latency_ps + route.latency_ps + route.links[0].busy_ps(256)
 
 
+def test_replicas_serve_the_pes_beyond_them_in_turn() -> None:
+    """A table on PEs 0 and 1: PE 2 reads that of PE 0, PE 3 that of PE 1."""
+
+    def kernel(table: Any, rows: Any, *, tl: Any) -> None:
+        tl.load(table, (1, 64))
+
+    def bench(ctx: Any) -> None:
+        table = ctx.zeros((1, 64), dtype="f32", dp=DPPolicy(num_pes=2), name="table")
+        rows = ctx.empty((4, 64), dtype="f32", dp=DPPolicy(pe="row_wise", num_pes=4), name="rows")
+        ctx.launch("kernel", kernel, table, rows)
+
+    result = run(bench)
+    starts = {r.pe: r.start_ps for r in result.op_log}
+    busy = result.topology.costs.hbm_busy_ps(256)
+    # PE 2 is two hops from PE 0, PE 3 two from PE 1: they arrive while the owner's own load is still busy
+    assert starts == {0: 4_000, 1: 4_000, 2: 4_000 + busy, 3: 4_000 + busy}
+
+
 def test_several_launches_run_one_after_another() -> None:
     def add(x: Any, n: float, *, tl: Any) -> None:
         tl.store(x, tl.load(x, (2,)) + n)

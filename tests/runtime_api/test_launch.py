@@ -118,11 +118,17 @@ def test_parameters_beyond_the_named_ones() -> None:
 
 
 def test_an_array_that_is_given_twice_is_one_tensor() -> None:
-    x = np.arange(8, dtype=np.float32)
-    run = kb.launch(vector_add, x, x, x, 8, pes=2)
-    assert list(x) == [0, 2, 4, 6, 8, 10, 12, 14]
-    assert list(run.outputs) == ["a", "b", "out"]
+    def kernel(a: Any, b: Any, *, tl: Any) -> None:
+        tl.store(a, tl.load(a, (8,)) + 1)
+        tl.store(a, tl.load(b, (8,)) * 2)
+
+    x, y = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32)
+    run = kb.launch(kernel, x, x)
+    assert list(x) == [2 * (i + 1) for i in range(8)]
+    assert list(run.outputs) == ["a", "b"]
     np.testing.assert_array_equal(run.output, x)
+    kb.launch(kernel, y, y.copy())  # equal is not the same
+    assert list(y) == [2 * i for i in range(8)]
 
 
 def test_which_tensor_is_the_output() -> None:
@@ -432,6 +438,8 @@ def test_recorded_values() -> None:
 
     run = kb.launch(kernel, np.arange(8, dtype=np.float32), record="tiles")
     found = {(value.tile, value.name): value.values.tolist() for value in run.values}
+    rows = [(value.tile, value.row) for value in run.values]
+    assert len(set(rows)) == len(rows) == 8  # each tile's values once: total, part, and two without a name
     assert found["tile 0", "part"] == [0, 1, 2, 3]
     assert found["tile 1", "part"] == [4, 5, 6, 7]
     assert (found["tile 0", "total"], found["tile 1", "total"]) == ([6], [28])
