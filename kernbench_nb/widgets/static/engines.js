@@ -76,18 +76,21 @@ export class Engines {
     let t1 = ops.clock[b - 1];
     // a run that stopped left loads under way
     if (run.head.error && run.head.error.tile === t) for (let k = a; k < b; k++) t1 = Math.max(t1, ops.end[k]);
+    // between tiles the PE goes on while its messages and loads are still under way
+    if (!run.counted(t)) for (let k = a; k < b; k++) t1 = Math.max(t1, ops.start[k] + run.busy(k));
     t1 = Math.max(t1, t0 + 1000);
-    const whole = b - a === tiles.op1[t] + 1 - tiles.op0[t];
-    return { t, a, b, t0, t1, whole };
+    return { a, b, t0, t1 };
   }
 
-  shares(run, win) {
-    const { tiles } = run;
-    const length = win.t1 - win.t0;
-    if (win.whole) return ENGINES.map(e => tiles[e][win.t] / length);
+  /** Of the window's time, the part that each engine is busy; what was issued before and runs into it included. */
+  shares(run, p, win) {
+    const { ops } = run;
     const busy = [0, 0, 0, 0];
-    for (let k = win.a; k < win.b; k++) if (run.engine(k) < 4) busy[run.engine(k)] += run.busy(k);
-    return busy.map(x => x / length);
+    for (const k of this.rows(run, p, win, win.t0, win.t1)) {
+      const begin = ops.start[k];
+      busy[run.engine(k)] += Math.max(0, Math.min(win.t1, begin + run.busy(k)) - Math.max(win.t0, begin));
+    }
+    return busy.map(x => Math.min(1, x / (win.t1 - win.t0)));
   }
 
   draw({ run, p, i }) {
@@ -96,7 +99,7 @@ export class Engines {
     const pad = (win.t1 - win.t0) * 0.06;
     const [w0, w1] = [win.t0 - pad, win.t1 + pad];
     const x = v => this.x0 + ((v - w0) / (w1 - w0)) * (this.x1 - this.x0);
-    const at = { run, p, i, win, w0, w1, x, shares: this.shares(run, win), m: this.marks.begin() };
+    const at = { run, p, i, win, w0, w1, x, shares: this.shares(run, p, win), m: this.marks.begin() };
     const rows = this.rows(run, p, win, w0, w1);
     this.drawFrame(at);
     this.drawBars(at, rows);
@@ -115,7 +118,7 @@ export class Engines {
   }
 
   summary({ run, p, i }) {
-    return this.sentence({ shares: this.shares(run, this.window(run, p, i)) });
+    return this.sentence({ shares: this.shares(run, p, this.window(run, p, i)) });
   }
 
   drawFrame({ win, x, shares, m }) {
@@ -165,7 +168,7 @@ export class Engines {
       const later = k > i;
       if (ops.end[k] < w0 || ops.start[k] > w1) continue;
       const begin = ops.start[k] + (run.op(k) === 'ipc_recv' ? waited(run, k) : 0);
-      if (begin > ops.start[k]) this.drawWait(m, run, k, inside(ops.start[k]), inside(begin), y, later);
+      if (begin > ops.start[k]) lastText[e] = this.drawWait(m, run, k, inside(ops.start[k]), inside(begin), y, later, lastText[e]);
       const busy = begin + run.busy(k);
       const [a, b, c] = [inside(begin), inside(busy), inside(Math.max(busy, ops.end[k]))];
       g.globalAlpha = later ? 0.35 : 1;
@@ -200,11 +203,15 @@ export class Engines {
     }
   }
 
-  drawWait(m, run, k, a, b, y, later) {
-    if (b - a < 3) return;
+  /** Says how far to the right a text stands now. */
+  drawWait(m, run, k, a, b, y, later, taken) {
+    if (b - a < 3) return taken;
     m.line(a, y + 9, b, y + 9, `waitl${later ? ' todo' : ''}`);
     const text = `waits for ${who(run, run.kinds.peer[run.ops.kind[k]])}`;
-    if (b - a > textWidth(text) + 24) m.text((a + b) / 2, y + 13, text, 't mid lab1 halo2');
+    const w = textWidth(text);
+    if (b - a < w + 24 || (a + b - w) / 2 < taken) return taken;
+    m.text((a + b) / 2, y + 13, text, 't mid lab1 halo2');
+    return (a + b + w) / 2 + 4;
   }
 
   drawTimes({ w0, w1, x, m }) {

@@ -112,23 +112,21 @@ export class ErrorCurve {
   drawTicks(m, last) {
     const { run } = this.values.player;
     const y = this.box.top + this.box.h + 16;
-    const here = last >= 0 ? this.x(last) : -99;
     const labels = this.list.map(t => shortLabel(run, t));
-    let free = this.box.x - 30;
-    const put = (n, strong) => {
-      const w = textWidth(labels[n], strong ? '600 11px sans-serif' : undefined);
-      const x = Math.min(this.x(n), this.values.width - w / 2 - 1);
-      m.text(x, y, labels[n], strong ? 't mid lab0 b' : 't mid lab2');
-      return x + w / 2 + 6;
+    const spot = (n, font) => {
+      const w = textWidth(labels[n], font);
+      const x = Math.max(this.box.x - 30 + w / 2, Math.min(this.x(n), this.values.width - w / 2 - 1));
+      return { x, from: x - w / 2 - 3, to: x + w / 2 + 3 };
     };
-    const hereWidth = last >= 0 ? textWidth(labels[last], '600 11px sans-serif') : 0;
+    const own = last >= 0 ? spot(last, '600 11px sans-serif') : null;
+    let free = -99;
     this.list.forEach((t, n) => {
-      const w = textWidth(labels[n]);
-      const x = this.x(n);
-      if (n === last || x - w / 2 < free || Math.abs(x - here) < (w + hereWidth) / 2 + 6) return;
-      free = put(n, false);
+      const at = spot(n);
+      if (n === last || at.from < free || (own && at.to > own.from && at.from < own.to)) return;
+      m.text(at.x, y, labels[n], 't mid lab2');
+      free = at.to;
     });
-    if (last >= 0) put(last, true);
+    if (own) m.text(own.x, y, labels[last], 't mid lab0 b');
   }
 
   drawPoint(m, last) {
@@ -141,7 +139,7 @@ export class ErrorCurve {
     if (!this.values.numbers) return;
     const row = this.errors[last].reduce((best, v, r, all) => (v > all[best] ? r : best), 0);
     const worst = this.errors[last][row];
-    if (worst <= 2 * e || Math.abs(y - this.y(worst)) < 14) return;
+    if (worst <= 2 * e || Math.abs(y - this.y(worst)) < 30) return;
     const label = run.head.score?.row_labels?.[row] || `row ${row}`;
     m.circle(x, this.y(worst), 2.5, 'pt2');
     m.text(x + (right ? -7 : 7), this.y(worst) + (this.y(worst) < this.box.top + 14 ? 14 : -5), `${label}: ${percent(worst)}`, `t lab1 halo${right ? ' end' : ''}`);

@@ -72,6 +72,7 @@ class Explore {
       if (panel.open && !panel.el.hidden) panel.attempt(() => panel.view.draw(this.state));
     }
     this.tellFormula();
+    this.shell.drawn();
   }
 
   tell() {

@@ -168,6 +168,7 @@ class Log {
     const all = this.rows.all.length;
     say(this.status, `${this.shown.length === all ? many(all, 'operation') : `${group(this.shown.length)} of ${many(all, 'operation')}`}, ${time(busy)} of engine time.${chosen ? ` ${group(chosen)} selected.` : ''}`);
     this.clear.hidden = !chosen;
+    this.shell.drawn();
   }
 
   drawBars() {

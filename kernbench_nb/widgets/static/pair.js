@@ -187,7 +187,6 @@ export class Pair {
     cancelAnimationFrame(this.asked);
     this.asked = 0;
     if (!this.shell.width || this.shell.closed) return;
-    this.draws = (this.draws || 0) + 1;
     this.sides.forEach((side, n) => side.draw(this.rows[n]));
     const text = `tile ${this.step} of ${this.most}`;
     this.controls.show({ at: this.step, last: this.most, text, playing: this.clock.on });
@@ -195,6 +194,7 @@ export class Pair {
     say(this.where, this.step ? `After tile ${this.step}` : 'Before the first tile');
     say(this.said, this.sentence());
     this.live.say(`${this.where.textContent}: ${this.said.textContent}`, this.clock.on);
+    this.shell.drawn();
   }
 
   sentence() {

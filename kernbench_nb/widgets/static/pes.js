@@ -230,9 +230,11 @@ export class Pes {
   doing(run, q, row, now) {
     if (row < run.pes[q].op0) return 'not begun';
     if (row >= run.pes[q].op1 - 1 && now >= run.pes[q].end) return 'done';
-    const t = run.tile(Math.min(row + 1, run.pes[q].op1 - 1));
-    const next = Math.min(row + 1, run.pes[q].op1 - 1);
-    if (run.op(next) === 'ipc_recv' && run.ops.start[next] > now) return `waits for ${who(run, run.kinds.peer[run.ops.kind[next]])}`;
+    // the next row that is an operation says what the PE is about
+    let next = Math.min(row + 1, run.pes[q].op1 - 1);
+    for (let n = 0; n < 3 && run.engine(next) === 4 && next < run.pes[q].op1 - 1; n++) next++;
+    const t = run.tile(next);
+    if (run.op(next) === 'ipc_recv' && run.ops.end[next] > now) return `waits for ${who(run, run.kinds.peer[run.ops.kind[next]])}`;
     const block = this.ring && run.counted(t) ? this.ring.get(run.tiles.k0[t]) : undefined;
     return block !== undefined ? `folds KV ${block}` : run.tileLabel(t) || run.kind(t);
   }

@@ -122,7 +122,7 @@ export class Player {
     if (jump && ranges.length && !this.selected(this.i)) {
       const next = ranges.find(r => r[0] >= this.i + first) || ranges[0];
       const row = Math.max(0, Math.min(this.run.ops.n - 1, next[0] - first));
-      this.toPe(this.run.peOf(row), row);
+      return this.toPe(this.run.peOf(row), row);
     }
     this.dirty();
   }
@@ -283,9 +283,10 @@ export class Player {
     const out = [];
     if (has('score') && head.score) {
       const weights = this.run.valuesOf.size > 0 && [['s-ramp', 'weight 10⁻⁴ … 1']];
+      const folds = [...this.run.valuesOf.values()].some(v => v.m);
       const skips = Array.from({ length: this.run.tiles.n }, (_, t) => t).some(t => this.run.kind(t) === 'skip') && [['s-skip', 'skipped']];
       out.push(make('score', 'Score map', new ScoreMap(this), {
-        note: weights ? 'weights so far; they fade as m and l grow' : wide ? '' : 'queries by keys, tile by tile',
+        note: folds ? 'weights so far; they fade as m and l grow' : wide ? '' : 'queries by keys, tile by tile',
         legend: [['s-todo', 'to come'], ['s-now', 'current'], ...(weights || [['s-done', 'done']]), ...(skips || [])],
       }));
     }
@@ -311,8 +312,21 @@ export class Player {
     this.root.classList.toggle('narrow', this.shell.width < NARROW);
     this.root.classList.toggle('slim', this.shell.width < 520);
     this.grid.className = `grid ${this.shape}${this.panels.some(q => q.view instanceof Source) ? '' : ' nosource'}`;
-    for (const panel of this.panels) if (panel.open) panel.attempt(() => panel.view.layout(panel.width));
+    const source = this.panels.find(panel => panel.view instanceof Source);
+    for (const panel of this.panels) if (panel.open && panel !== source) panel.attempt(() => panel.view.layout(panel.width));
+    if (source && source.open) {
+      this.grid.style.setProperty('--kb-h', `${this.sourceHeight()}px`);
+      source.attempt(() => source.view.layout());
+    }
     this.draw();
+  }
+
+  /** The source is as high as what stands beside it. */
+  sourceHeight() {
+    if (this.shape !== 'square' || this.shell.width < NARROW) return SCRATCH;
+    const beside = this.panels.filter(panel => [Engines, Pes, Values].some(kind => panel.view instanceof kind));
+    const height = beside.reduce((sum, panel) => sum + panel.el.offsetHeight + 10, 0) - 40;
+    return Math.max(300, height);
   }
 
   dirty() {
@@ -324,13 +338,13 @@ export class Player {
     cancelAnimationFrame(this.asked);
     this.asked = 0;
     if (!this.shell.width || this.shell.closed) return;
-    this.draws = (this.draws || 0) + 1;
     const state = { run: this.run, p: this.p, i: this.i };
     this.sync(state);
     for (const panel of this.panels) {
       if (panel.open) panel.attempt(() => panel.view.draw(state));
       say(panel.brief, panel.open && panel.view.heading ? panel.view.heading(state) : panel.open || !panel.view.summary ? '' : panel.view.summary(state));
     }
+    this.shell.drawn();
   }
 
   sync({ run, p, i }) {

@@ -47,12 +47,23 @@ export class Run {
     return this.kinds.busy[this.ops.kind[i]];
   }
 
-  /** What a row is called in a lane or a list: its name, else its operation. */
+  /** The name of what a row makes or moves; of a store or a send, of what goes. */
+  subject(i) {
+    const name = this.name(i);
+    const from = this.ops.a[i];
+    if (name || from < 0 || !['dma_write', 'ipc_send', 'copy'].includes(this.op(i))) return name;
+    return this.text(this.allocs.name[from]);
+  }
+
+  /** What a row is called in a lane: what it makes or moves, else its operation. */
   label(i) {
     const op = this.op(i);
-    const name = this.name(i);
-    if (op === 'copy') return name ? `copy ${name}` : op;
-    return name || op;
+    if (op === 'copy') {
+      const to = this.ops.out[i];
+      const name = (to >= 0 && this.text(this.allocs.name[to])) || this.name(i);
+      return name ? `copy ${name}` : op;
+    }
+    return this.subject(i) || op;
   }
 
   /** The block that a row made, or -1. */

@@ -213,28 +213,31 @@ export class Scratch {
   drawTiles({ run, p, i, m }) {
     const { tiles } = run;
     const now = run.tile(i);
-    let lastText = -99, lastTick = -99;
-    const list = run.tilesOf[p];
-    const show = t => {
-      const a = this.axis.x(Math.max(tiles.op0[t], this.axis.from));
-      const b = this.axis.x(Math.min(tiles.op1[t] + 1, this.axis.to));
-      const here = t === now;
-      if (a - lastTick < 1.2 && !here) return;
-      lastTick = a;
-      const state = here ? 'tick-now' : tiles.op1[t] <= i ? 'tick-done' : 'tick-todo';
-      m.rect(a + 0.5, this.top - 8, Math.max(1, b - a - 1), 4, state);
+    const inside = run.tilesOf[p].filter(t => tiles.op1[t] >= this.axis.from && tiles.op0[t] < this.axis.to);
+    const ends = t => [this.axis.x(Math.max(tiles.op0[t], this.axis.from)), this.axis.x(Math.min(tiles.op1[t] + 1, this.axis.to))];
+    const label = t => {
+      const [a, b] = ends(t);
       const text = shortLabel(run, t);
-      const w = textWidth(text) + 3;
+      const w = textWidth(text, t === now ? '600 11px sans-serif' : undefined) + 4;
       const middle = Math.max(this.x0 + w / 2, Math.min(this.x1 - w / 2, (a + b) / 2));
-      if ((b - a > w || here) && middle - w / 2 > lastText) {
-        m.text(middle, this.top - 13, text, here ? 't lab0 b mid' : 't lab2 mid');
-        lastText = middle + w / 2;
-      }
+      return { text, middle, from: middle - w / 2, to: middle + w / 2, fits: b - a > w };
     };
-    // the current tile's label goes first, so that its neighbours make room for it
-    const inside = list.filter(t => tiles.op1[t] >= this.axis.from && tiles.op0[t] < this.axis.to);
-    for (const t of inside) show(t);
-    if (inside.some(t => run.counted(t))) m.text(this.x0 - 6, this.top - 13, this.small ? '' : 'tile', 't lab2 end');
+    // the current tile's label first: the others make room for it
+    const own = inside.includes(now) ? label(now) : null;
+    if (own) m.text(own.middle, this.top - 13, own.text, 't lab0 b mid');
+    let lastText = -99, lastTick = -99;
+    for (const t of inside) {
+      const [a, b] = ends(t);
+      if (a - lastTick < 1.2 && t !== now) continue;
+      lastTick = a;
+      m.rect(a + 0.5, this.top - 8, Math.max(1, b - a - 1), 4, t === now ? 'tick-now' : tiles.op1[t] <= i ? 'tick-done' : 'tick-todo');
+      if (t === now) continue;
+      const l = label(t);
+      if (!l.fits || l.from < lastText || (own && l.to > own.from && l.from < own.to)) continue;
+      m.text(l.middle, this.top - 13, l.text, 't lab2 mid');
+      lastText = l.to;
+    }
+    if (inside.some(t => run.counted(t)) && !this.small) m.text(this.x0 - 6, this.top - 13, 'tile', 't lab2 end');
   }
 
   /** What is still to come is veiled; the playhead; what a run that stopped never reached. */
@@ -242,7 +245,7 @@ export class Scratch {
     const { axis } = this;
     const x = axis.x(i + 1);
     const end = axis.x(Math.min(axis.to, axis.stop));
-    if (this.options.never && this.x1 - end > 4) this.drawNever(m, end, error);
+    if (this.options.never && run.head.error && this.x1 - end > 4) this.drawNever(m, end, error);
     m.rect(x, this.top - 2, Math.max(0, end - x), this.bottom - this.top + 3, 'veil');
     m.line(this.x0, this.bottom + 0.5, this.x1, this.bottom + 0.5, 'axis');
     m.line(this.x0, this.y(peak), this.mapX + this.mapWidth, this.y(peak), 'hw');
@@ -261,7 +264,7 @@ export class Scratch {
   }
 
   drawNever(m, end, error) {
-    const top = this.y(this.player.run.limit);
+    const top = Math.max(this.top, this.y(this.player.run.limit));
     m.rect(end, top, this.x1 - end, this.bottom - top, 'tile-skip', { fill: this.patternFill('skip') });
     if (!error) return;
     const middle = (end + this.x1) / 2;
@@ -279,8 +282,9 @@ export class Scratch {
     m.line(x(i + 1), top - 3, x(i + 1), bottom + 2, 'play');
     m.text(this.x0 - 6, bottom - 10, 'whole', 't lab2 end');
     m.text(this.x0 - 6, bottom + 1, 'run', 't lab2 end');
-    m.text(this.mapX, bottom - 10, `above: ${group(this.axis.from - first + 1)}–${group(this.axis.to - first)}`, 't lab2');
-    m.text(this.mapX, bottom + 2, `of ${group(stop - first)} operations`, 't lab2');
+    const room = this.width - this.x1 - 8;
+    m.text(this.x1 + 8, bottom - 10, fit(`above: ${group(this.axis.from - first + 1)}–${group(this.axis.to - first)}`, room), 't lab2');
+    m.text(this.x1 + 8, bottom + 2, fit(`of ${group(stop - first)} operations`, room), 't lab2');
   }
 
   /** The scratch as it is after the step, on its own canvas. */

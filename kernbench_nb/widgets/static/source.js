@@ -22,7 +22,10 @@ export class Source {
     const room = height - (this.lists.length > 1 ? 2 * FILE + 8 : FILE);
     this.lists.forEach((list, n) => {
       list.scroll.style.maxHeight = rows(this.lists.length === 1 ? room : n ? room * 0.58 : room * 0.42);
+      list.places = null;
     });
+    // of the same height whichever function is in it
+    if (this.lists.length > 1) this.shared.style.height = `${Math.floor((room * 0.58) / LINE) * LINE + FILE}px`;
   }
 
   build(run) {
@@ -87,6 +90,17 @@ class Listing {
       for (const l of folds) this.rows.set(l, row);
     }
     this.on = null;
+    this.places = null;
+    this.top = 0;
+    this.scroll.addEventListener('scroll', () => (this.top = this.scroll.scrollTop), { passive: true });
+  }
+
+  /** Where the rows stand, measured once a layout: asking the page at each step would make it lay out again. */
+  measure() {
+    this.places = new Map();
+    for (const row of new Set(this.rows.values())) this.places.set(row, [row.offsetTop, row.offsetHeight]);
+    this.view = this.scroll.clientHeight;
+    this.top = this.scroll.scrollTop;
   }
 
   mark(line, engine, caller) {
@@ -98,11 +112,11 @@ class Listing {
     this.cls = cls;
     if (!row) return;
     row.className += ` ${cls}`;
-    const { scroll } = this;
-    const [top, height] = [row.offsetTop, row.offsetHeight];
-    if (top < scroll.scrollTop + 4 || top + height > scroll.scrollTop + scroll.clientHeight - 4) {
-      scroll.scrollTop = Math.max(0, top - Math.round((scroll.clientHeight * 0.4) / LINE) * LINE);
-    }
+    if (!this.places || !this.view) this.measure();
+    const [top, height] = this.places.get(row);
+    if (top >= this.top + 4 && top + height <= this.top + this.view - 4) return;
+    this.top = Math.max(0, top - Math.round((this.view * 0.4) / LINE) * LINE);
+    this.scroll.scrollTop = this.top;
   }
 }
 

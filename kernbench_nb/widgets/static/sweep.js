@@ -37,9 +37,11 @@ export class Sweep {
     this.indexMerges();
   }
 
-  /** The row after which a tile's weights exist; its last if none makes them. */
+  /** The row after which a tile's weights exist; its last if none makes them; never, if the run stopped in it. */
   ready(t) {
     const { weights, op1 } = this.run.tiles;
+    const error = this.run.head.error;
+    if (weights[t] < 0 && error && error.tile === t) return 2 ** 31 - 1;
     return weights[t] >= 0 ? weights[t] : op1[t];
   }
 

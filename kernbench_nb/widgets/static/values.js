@@ -81,6 +81,9 @@ export class Values {
     const m = this.marks.begin();
     this.g.clearRect(0, 0, this.width, this.height);
     const v = t >= 0 ? run.recorded(t) : null;
+    // without numbers, the rows that a tile has share the height
+    this.count = Math.max(1, (v && (v.m || v.s || v.share)?.rows) || this.rows);
+    this.pitch = this.numbers ? this.rowHeight : this.h / Math.min(this.count, this.rows);
     this.drawTitles(m, run, t, v);
     if (v) {
       if (v.share) this.drawShare(m, run, t, v);
@@ -114,12 +117,13 @@ export class Values {
       m.text(used, 12, fit(label, this.px + this.pw - used), 't lab2');
     }
     if (!v || v.m) {
-      m.text(this.nx + 6, 12, fit('running state of each row', 3 * this.nw), 't lab2');
+      const said = ['running state of each row', 'state of each row', 'state'].find(text => textWidth(text) < 3 * this.nw - 6);
+      if (said) m.text(this.nx + 6, 12, said, 't lab2');
       for (const [n, name] of ['m', 'l', 'c'].entries()) {
         m.text(this.nx + (n + 1) * this.nw - 6, this.y0 - 10, name, 't mono lab0 b end');
       }
       m.text(this.ox, this.y0 - 10, 'O / l', 't mono lab0 b');
-      if (this.ow > 100) m.text(this.ox + this.ow, this.y0 - 10, `${this.rows}×${this.depth}`, 't lab2 end');
+      if (this.ow > 100) m.text(this.ox + this.ow, this.y0 - 10, `${this.count}×${this.depth}`, 't lab2 end');
       m.rect(this.ox, this.y0, this.ow, this.h, 'frame');
     }
     m.rect(this.px, this.y0, this.pw, this.h, 'frame');
@@ -127,7 +131,7 @@ export class Values {
     const group = this.groupRows(run);
     for (let r = 0; r < this.rows; r++) {
       const label = (score?.row_labels && score.row_labels[r]) || `row ${r}`;
-      const y = this.y0 + r * this.rowHeight;
+      const y = this.y0 + r * this.pitch;
       m.text(this.px - 6, y + this.rowHeight / 2 + 4, fit(label.replace(/^head /, 'head '), this.labelWidth - 6), 't lab2 end');
       if (r && r % group === 0) m.line(this.px, y, this.ox + this.ow, y, 'rule2');
     }
@@ -164,10 +168,10 @@ export class Values {
     m.text(this.px + this.pw, this.y0 - 10, `from ${who(run, run.tiles.peer[t])}`, 't lab1 end');
     for (let r = 0; r < Math.min(share.rows, this.rows); r++) {
       const w = share.x[r] * this.pw;
-      const y = this.y0 + r * this.rowHeight;
+      const y = this.y0 + r * this.pitch;
       const pad = this.numbers ? 2 : 0.2;
-      m.rect(this.px, y + pad, w, this.rowHeight - 2 * pad, 'keepbar');
-      m.rect(this.px + w, y + pad, this.pw - w, this.rowHeight - 2 * pad, this.numbers ? 'blk b-ipc' : 'bl bl-ipc', { fill: `url(#${this.id}ipc)` });
+      m.rect(this.px, y + pad, w, this.pitch - 2 * pad, 'keepbar');
+      m.rect(this.px + w, y + pad, this.pw - w, this.pitch - 2 * pad, this.numbers ? 'blk b-ipc' : 'bl bl-ipc', { fill: `url(#${this.id}ipc)` });
     }
   }
 
@@ -180,11 +184,11 @@ export class Values {
       const high = n === 2 ? 1 : Math.max(...finite);
       for (let r = 0; r < Math.min(x.length, this.rows); r++) {
         const left = this.nx + n * this.nw;
-        const y = this.y0 + r * this.rowHeight;
+        const y = this.y0 + r * this.pitch;
         const part = Number.isFinite(x[r]) ? Math.max(0, (x[r] - low) / (high - low || 1)) : 0;
         const bends = n === 2 && x[r] < 0.995;
         if (!this.numbers) {
-          m.rect(left + 4, y + 0.3, part * (this.nw - 10), Math.max(0.6, this.rowHeight - 0.8), bends ? 'vbar cbar' : 'vbar');
+          m.rect(left + 4, y + 0.3, part * (this.nw - 10), Math.max(0.6, this.pitch - Math.min(0.8, this.pitch / 3)), bends ? 'vbar cbar' : 'vbar');
           continue;
         }
         m.rect(left + 6, y + this.rowHeight - 3.5, part * (this.nw - 12), 2, bends ? 'vbar cbar' : 'vbar');
@@ -211,7 +215,7 @@ export class Values {
     canvas.height = rows;
     canvas.getContext('2d').putImageData(image, 0, 0);
     this.g.imageSmoothingEnabled = false;
-    this.g.drawImage(canvas, left, this.y0, width, rows * this.rowHeight);
+    this.g.drawImage(canvas, left, this.y0, width, rows * this.pitch);
   }
 }
 

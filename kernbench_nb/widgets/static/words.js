@@ -8,7 +8,7 @@ export function operation(run, i) {
   const kind = ops.kind[i];
   const op = run.op(i);
   const moved = kinds.nbytes[kind];
-  const name = run.name(i) || unnamed(run, kind);
+  const name = run.subject(i) || unnamed(run, kind);
   const took = time(ops.end[i] - ops.start[i]);
   const block = ops.out[i];
   switch (op) {
@@ -118,7 +118,15 @@ export function tile(run, t) {
   if (kind === 'merge') {
     return `The state of ${who(run, tiles.peer[t])} came in; both were rescaled to the larger m, added, and copied out: ${head}.`;
   }
-  if (kind === 'send') return `What was sent to ${who(run, tiles.peer[t])}: ${head}.`;
+  if (kind === 'send') {
+    let sent = 0, count = 0;
+    for (let i = tiles.op0[t]; i <= tiles.op1[t]; i++) {
+      if (run.op(i) !== 'ipc_send') continue;
+      sent += run.kinds.nbytes[ops.kind[i]];
+      count++;
+    }
+    return `${many(count, 'message')} with ${group(sent)} B left for ${who(run, tiles.peer[t])}.`;
+  }
   if (kind === 'finish') return `O / l is rounded and written to HBM: ${head}${loaded}.`;
   return `${head}${loaded}.${back ? ` ${capital(back)}.` : ''}`;
 }

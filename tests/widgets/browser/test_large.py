@@ -1,0 +1,88 @@
+"""A hundred thousand operations and four thousand tiles: the page stays whole.
+
+How fast it is, benchmarks/stepper.py says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import Page
+
+import kernbench_nb as kb
+from kernbench_nb.widgets.reader import Trace
+from kernbench_nb.widgets.trace import trace_of
+from kernbench_nb.widgets.twin import Twin
+
+
+@pytest.fixture(scope="module")
+def large() -> Trace:
+    """4 600 tiles on one PE."""
+    return trace_of(
+        kb.bench("gqa_decode", h_q=8, h_kv=1, d=128, S_kv=64 * 4600, pes=1, tile=64, data=False), twin=Twin()
+    )
+
+
+@pytest.fixture(scope="module")
+def square() -> Trace:
+    """64 x 64 tiles, half of them skipped."""
+    x = np.zeros((1024, 1, 16), np.float16)
+    return trace_of(kb.flash(x, x, x, tile_q=16, tile_kv=16, causal=True, data=False), twin=Twin())
+
+
+def test_a_hundred_thousand_operations(page: Page, large: Trace, trace: Any) -> None:
+    assert len(large.ops["kind"]) >= 100_000
+    small = page.show(trace("decode"), name="small", step=40, view="page")
+    page.model("large", large, step=50_000, view="page")
+    view = page.view("large", name="stepper")
+    # what is drawn does not grow with the run
+    assert view["svg *"].count() < 2.5 * small["svg *"].count()
+    small.unmount()
+
+    last = large.head["pes"][0]["op1"] - 1
+    view.set("granularity", "op")
+    for step in (99_999, 3, last):
+        view.set("step", step)
+        label = view[".p-arena svg"].get_attribute("aria-label").replace("\u202f", "")
+        assert f"cursor {large.ops['cursor'][step]} bytes" in label
+        assert view[".draw-error:visible"].count() == 0
+    # the rest of the run is a strip below, which says where the window around the step is
+    shown = " ".join(view.texts(".p-arena text")).replace("\u202f", "")
+    assert f"of {last + 1} operations" in shown
+
+    view.set("granularity", "tile")
+    view.set("step", 40_000)
+    view["select[aria-label=Speed]"].select_option("60")
+    view[".kb"].first.focus()
+    page.page.keyboard.press(" ")
+    page.frames(30)
+    page.page.keyboard.press(" ")
+    view.settle()
+    assert view.get("step") > 40_100
+    assert view[".pos"].text_content().startswith("tile ")
+    view.unmount()
+
+    log = page.view("large", module="log", name="log")
+    log[".search"].fill("exp")
+    log["th button:text-is('name')"].click()
+    assert log[".logtable tbody tr[data-at]"].count() < 40
+    log[".bar"].first.click()
+    assert sum(b - a for a, b in log.get("selection")) > 4000
+    log.unmount()
+
+    arenas = page.view("large", module="arenas", name="arenas")
+    assert arenas[".draw-error:visible"].count() == 0
+
+
+def test_four_thousand_tiles_in_a_square(page: Page, square: Trace) -> None:
+    tiles = square.tables["tiles"]
+    assert len(tiles["pe"]) >= 4096
+    view = page.show(square)
+    n = int(np.flatnonzero(tiles["place"] == 900)[0])
+    view.set("step", int(tiles["stop"][n]))
+    said = view[".p-score svg"].get_attribute("aria-label").replace("\u202f", "")
+    assert "900 of 2080 tiles folded, 2016 skipped" in said
+    view.keys("ArrowRight")
+    assert "901 of" in view[".p-score svg"].get_attribute("aria-label").replace("\u202f", "")
