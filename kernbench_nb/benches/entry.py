@@ -6,7 +6,7 @@ Each function here checks its arguments and says what is to run; `entry_point` r
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import ml_dtypes
@@ -385,6 +385,12 @@ def naive(
 
 
 def _ccl() -> dict[str, Any]:
+    return dict(_shipped_ccl())
+
+
+@cache
+def _shipped_ccl() -> dict[str, Any]:
+    """Read once: parsing the file takes longer than checking every argument of a call."""
     return resolve_algorithm_config(load_ccl_config(), name="lrab_hierarchical_allreduce")
 
 
