@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+# Before numpy comes: the tiles of tests are small, and threads of BLAS that wait for each other on a busy machine make
+# a product of microseconds take milliseconds. Child processes and notebooks inherit it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import matplotlib
 from hypothesis import settings
 

@@ -16,6 +16,7 @@ from kernbench_nb.memory.scopes import Range, Scope, new_scope
 
 __all__ = ["Block", "ScopeWatcher", "ScratchAllocator"]
 
+_LINES = 40  # of a breakdown; a fold without scopes takes 23 or so
 CHECKS = ("raise", "poison", "off")
 
 
@@ -255,9 +256,9 @@ class ScratchAllocator:
         if blocks:
             lines.append(f"Live now, largest first ({len(blocks)} in all, {self.cursor:,} B in use):")
             groups = _alike(blocks)
-            lines += [f"  {line}" for line in groups[:12]]
-            if len(groups) > 12:
-                lines.append(f"  ... and {len(groups) - 12} kinds more")
+            lines += [f"  {line}" for line in groups[:_LINES]]
+            if len(groups) > _LINES:
+                lines.append(f"  ... and {len(groups) - _LINES} kinds more")
         lines.append(self._advice(nbytes, align, rows, blocks))
         return ScratchOverflowError(
             "\n".join(lines), required=stop - self.base, limit=self.capacity, wanted=nbytes, free=self.free

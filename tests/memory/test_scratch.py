@@ -154,14 +154,14 @@ def test_the_tile_that_the_advice_offers_fits_exactly() -> None:
 
 
 def test_many_of_a_kind_share_a_line_and_a_long_list_is_cut() -> None:
-    pool = ScratchAllocator(1 << 14)
+    pool = ScratchAllocator(1 << 15)
     for _ in range(30):
         pool.alloc(256, name="s")
-    for i in range(20):
-        pool.alloc(16 * (20 - i), name=f"x{i}")
-    text = str(overflow(pool, 1 << 14))
-    names = [re.split(r"\s{2,}", line.strip())[1] for line in text.splitlines()[2:9]]
-    assert names == ["x0", "x1", "x2", "x3", "s", "x4", "x5"]
+    for i in range(48):
+        pool.alloc(16 * (48 - i), name=f"x{i}")
+    text = str(overflow(pool, 1 << 15))
+    names = [re.split(r"\s{2,}", line.strip())[1] for line in text.splitlines()[2:42]]
+    assert names == [*(f"x{i}" for i in range(32)), "s", *(f"x{i}" for i in range(32, 39))]
     assert "30 x 256 B  s  persistent arena" in text
     assert "... and 9 kinds more" in text
     assert len(text.splitlines()) == 2 + 12 + 2
