@@ -164,7 +164,7 @@ def test_many_of_a_kind_share_a_line_and_a_long_list_is_cut() -> None:
     assert names == [*(f"x{i}" for i in range(32)), "s", *(f"x{i}" for i in range(32, 39))]
     assert "30 x 256 B  s  persistent arena" in text
     assert "... and 9 kinds more" in text
-    assert len(text.splitlines()) == 2 + 12 + 2
+    assert len(text.splitlines()) == 2 + 40 + 2
 
 
 def test_what_was_given_back_is_not_listed() -> None:
