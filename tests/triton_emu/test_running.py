@@ -226,6 +226,56 @@ def test_infinities_and_nan_are_silent_inside_a_launch() -> None:
         kb.launch(kernel, np.ones(4, np.float32), out)
 
 
+# -- scopes at the end of a kernel --------------------------------------------------------------------------
+
+
+def test_a_scope_that_is_still_open_when_the_kernel_ends() -> None:
+    def kernel(*, tl: Any) -> None:
+        def tiles() -> Any:
+            with tl.scratch_scope("held"):
+                yield tl.zeros((4,))
+
+        keep.append(tiles())
+        next(keep[0])
+
+    keep: list[Any] = []
+    with pytest.raises(
+        kb.ScopeOrderError, match=r"the kernel ended on PE 0 with scope 'held' still open; .*generators"
+    ):
+        kb.launch(kernel)
+
+
+def test_a_generator_that_holds_a_scope_too_long() -> None:
+    def kernel(*, tl: Any) -> None:
+        def tiles() -> Any:
+            with tl.scratch_scope("inner"):
+                yield tl.full((4,), 3.0, "f32")
+
+        source = tiles()
+        with (
+            pytest.raises(kb.ScopeOrderError, match=r"'outer' was left while 'outer/inner', opened after it"),
+            tl.scratch_scope("outer") as outer,
+        ):
+            tile = next(source)
+        assert tl.sum(tile).item() == 12  # nothing was freed
+        source.close()
+        assert outer.state == "open"
+        outer.__exit__(None, None, None)
+        with pytest.raises(kb.UseAfterScopeError):
+            tl.sum(tile)
+
+    assert kb.launch(kernel).peak_scratch == 32
+
+
+def test_recording_that_fails_ends_scopes_in_order() -> None:
+    def kernel(*, tl: Any) -> None:
+        with tl.scratch_scope("block"), tl.scratch_scope("tile", kind="tile"):
+            tl.zeros((1024,))
+
+    with pytest.raises(MemoryError, match="max_record_bytes"):
+        kb.launch(kernel, record="tiles", max_record_bytes=100)
+
+
 # -- what is left behind ------------------------------------------------------------------------------------
 
 
