@@ -39,7 +39,7 @@ class Explore {
     ];
     this.runBox = h('div', { class: 'explored' });
     this.root.append(
-      h('p', { class: 'caption' }, this.verdict, this.detail, this.working),
+      h('p', { class: 'caption' }, this.verdict, ' ', this.detail, this.working),
       this.lesson,
       h('div', { class: 'xgrid' }, h('div', {}, this.numbers), h('div', { class: 'charts' }, this.panels.map(p => p.el))),
       this.formula, this.runBox);

@@ -93,7 +93,7 @@ export class Pair {
     marks.classList.add('wide');
     this.root.append(
       h('div', { class: 'top' }, title, h('div', { class: 'pick' }, this.picker && this.picker.el)),
-      this.controls.el, h('p', { class: 'caption' }, this.where, this.said), marks,
+      this.controls.el, h('p', { class: 'caption' }, this.where, ' ', this.said), marks,
       h('div', { class: 'two' }, this.sides.map(s => s.el)),
       h('p', { class: 'hintline' }, '← → tile    Home End    space plays    a click on a tile goes there'));
   }

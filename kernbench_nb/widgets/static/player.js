@@ -255,7 +255,7 @@ export class Player {
     this.picker = items.length > 1 ? new (items.length <= FEW_PES ? Choice : Pick)('PE', items, p => this.toPe(p)) : null;
     this.where = h('b');
     this.said = h('span');
-    this.caption = h('p', { class: 'caption' }, this.where, this.said);
+    this.caption = h('p', { class: 'caption' }, this.where, ' ', this.said);
     this.live = new Live(this.root);
     this.counters = new Counters();
     this.notes = [head.window && head.window.note, ...(head.warnings || []).slice(0, 3)].filter(Boolean);

@@ -47,11 +47,14 @@ export class Run {
     return this.kinds.busy[this.ops.kind[i]];
   }
 
-  /** The name of what a row makes or moves; of a store or a send, of what goes. */
+  /** The name of what a row makes or moves: of a load into a buffer the buffer's, of a store or a send that of what goes. */
   subject(i) {
     const name = this.name(i);
     const from = this.ops.a[i];
-    if (name || from < 0 || !['dma_write', 'ipc_send', 'copy'].includes(this.op(i))) return name;
+    const op = this.op(i);
+    const into = this.ops.out[i];
+    if ((op === 'dma_read' || op === 'ipc_recv') && into >= 0 && this.made(i) < 0) return this.text(this.allocs.name[into]) || name;
+    if (name || from < 0 || !['dma_write', 'ipc_send', 'copy'].includes(op)) return name;
     return this.text(this.allocs.name[from]);
   }
 
@@ -108,6 +111,23 @@ export class Run {
       if (stop > first) rows.push(first, stop - 1);
       return Int32Array.from(new Set(rows)).sort();
     });
+    this.indexWeights();
+  }
+
+  /**
+   * For each tile the row after which its weights can be shown: `exp` makes them, `p` is their rounded copy and may
+   * come late; its last row if it makes none; never, if the run stopped in it.
+   */
+  indexWeights() {
+    const { tiles, ops, kinds, head } = this;
+    this.ready = Int32Array.from(tiles.weights);
+    const exp = this.strings.indexOf('exp');
+    for (let i = 0; exp > 0 && i < ops.n; i++) {
+      if (ops.name[i] !== exp || kinds.op[ops.kind[i]] !== exp) continue;
+      const t = ops.tile[i];
+      if (tiles.weights[t] > i) this.ready[t] = i;
+    }
+    for (let t = 0; t < tiles.n; t++) if (this.ready[t] < 0) this.ready[t] = head.error && head.error.tile === t ? 2 ** 31 - 1 : tiles.op1[t];
   }
 
   tile(i) {

@@ -107,11 +107,15 @@ class Listing {
     const row = this.rows.get(line) || null;
     const cls = row ? `on e-${engine}${caller ? ' caller' : ''}` : '';
     if (row === this.on && cls === this.cls) return;
-    if (this.on) this.on.className = this.on.className.replace(/ on .*/, '');
+    if (this.on) {
+      this.on.className = this.on.className.replace(/ on .*/, '');
+      this.on.removeAttribute('aria-current');
+    }
     this.on = row;
     this.cls = cls;
     if (!row) return;
     row.className += ` ${cls}`;
+    row.setAttribute('aria-current', 'step');
     if (!this.places || !this.view) this.measure();
     const [top, height] = this.places.get(row);
     if (top >= this.top + 4 && top + height <= this.top + this.view - 4) return;

@@ -37,12 +37,8 @@ export class Sweep {
     this.indexMerges();
   }
 
-  /** The row after which a tile's weights exist; its last if none makes them; never, if the run stopped in it. */
   ready(t) {
-    const { weights, op1 } = this.run.tiles;
-    const error = this.run.head.error;
-    if (weights[t] < 0 && error && error.tile === t) return 2 ** 31 - 1;
-    return weights[t] >= 0 ? weights[t] : op1[t];
+    return this.run.ready[t];
   }
 
   /** States: of each PE, the tiles and merges after which (m, l) is known, by band; and who merged whom. */

@@ -33,7 +33,7 @@ export class Values {
     const { run, p } = this.player;
     const tiles = run.tilesOf[p].filter(t => run.recorded(t));
     this.list = tiles;
-    this.ready = Int32Array.from(tiles, t => (run.tiles.weights[t] >= 0 ? run.tiles.weights[t] : run.tiles.stop[t]));
+    this.ready = Int32Array.from(tiles, t => run.ready[t]);
     const some = tiles.map(t => run.recorded(t));
     this.rows = Math.max(1, ...some.map(v => (v.m ? v.m.rows : v.s ? v.s.rows : 0)));
     this.cols = Math.max(1, ...some.map(v => (v.s ? v.s.cols : 0)));
@@ -102,7 +102,7 @@ export class Values {
   }
 
   summary({ run, p, i }) {
-    const last = run.tilesOf[p].filter(t => run.tiles.weights[t] >= 0 && run.tiles.weights[t] <= i && run.recorded(t)?.err).pop();
+    const last = run.tilesOf[p].filter(t => run.ready[t] <= i && run.recorded(t)?.err).pop();
     if (last === undefined) return '';
     const worst = Math.max(...run.recorded(last).err.x);
     return `after ${run.tileLabel(last) || run.kind(last)}, O / l is at most ${percent(worst)} from ${this.final(run)}`;

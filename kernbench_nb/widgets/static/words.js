@@ -25,9 +25,8 @@ export function operation(run, i) {
     case 'dma_read': {
       const busy = run.busy(i);
       const late = ops.end[i] - ops.start[i] - busy;
-      const into = run.made(i) < 0 && block >= 0 ? ` into ${run.text(allocs.name[block]) || 'a buffer'}` : '';
       const goes = ops.end[i] > ops.clock[i] ? ' The kernel goes on meanwhile.' : '';
-      return `Load ${name}${into} from HBM, ${group(moved)} B: ${time(busy)} on the channel, ${time(late)} more until it is there.${goes}`;
+      return `Load ${name} from HBM, ${group(moved)} B: ${time(busy)} on the channel, ${time(late)} more until it is there.${goes}`;
     }
     case 'dma_write':
       return `Store ${name} to HBM, ${group(moved)} B in ${took}.`;

@@ -82,7 +82,7 @@ def test_addresses_have_one_scale(pair: View) -> None:
 def test_two_runs_that_fit_share_the_higher_peak(page: Page, trace: Traces) -> None:
     view = page.show(trace("prefetch"), trace("prefetch"), names=["plain", "prefetched"], step=2)
     assert view[".p-arena line.limit"].count() == 0
-    assert view[".caption"].text_content().startswith("After tile 2plain: ")
+    assert view[".caption"].text_content().startswith("After tile 2 plain: ")
 
 
 def test_keys_and_ends(pair: View) -> None:

@@ -54,6 +54,15 @@ def live(trace: Trace, row: int) -> list[int]:
     return [int(k) for k in np.flatnonzero((a["born"] <= row) & (row < a["dead"]) & mine)]
 
 
+def ready(trace: Trace, n: int) -> int:
+    """The row after which a tile's weights are shown: its `exp`, else its p, else its last."""
+    tiles, o, kinds = trace.tables["tiles"], trace.ops, trace.tables["kinds"]
+    for row in range(int(tiles["weights"][n]), int(tiles["op0"][n]) - 1, -1):
+        if text(trace, o["name"][row]) == text(trace, kinds["op"][o["kind"][row]]) == "exp":
+            return row
+    return int(tiles["weights"][n] if tiles["weights"][n] >= 0 else tiles["op1"][n])
+
+
 def steps(trace: Trace, pe: dict[str, Any], count: int = 7) -> list[int]:
     n = int(pe["op1"] - pe["op0"])
     return sorted({round(k * (n - 1) / (count - 1)) for k in range(count)})
@@ -226,8 +235,7 @@ def test_score_map_counts_what_is_folded(page: Page, trace: Traces, name: str) -
             q = int(tiles["pe"][n])
             rows = o["clock"][pes[q]["op0"] : pes[q]["op1"]]
             there = row if q == 0 else pes[q]["op0"] + int(np.searchsorted(rows, now, side="right")) - 1
-            ready = tiles["weights"][n] if tiles["weights"][n] >= 0 else tiles["op1"][n]
-            done += bool(ready <= there)
+            done += bool(ready(t, n) <= there)
         said = view[".p-score svg"].get_attribute("aria-label")
         if tiles["layer"][o["tile"][row]] >= 0:
             assert f"{done} of {total} tile" in said
@@ -242,6 +250,19 @@ def test_score_map_shows_the_words_of_the_current_tile(page: Page, trace: Traces
     shown = view.texts(".p-score text")
     for k in range(tiles["k0"][n], tiles["k1"][n]):
         assert words[k] in shown
+
+
+def test_weights_fade_as_soon_as_a_new_maximum_is_there(page: Page, trace: Traces) -> None:
+    """At `O*c` of a tile its words have their weights, and the state shown is the new one."""
+    t = trace("decode")
+    view = page.show(t, pe=7, granularity="op", view="page")
+    pe, tiles = t.head["pes"][7], t.tables["tiles"]
+    row = max(i for i in range(pe["op0"], pe["op1"]) if text(t, t.ops["name"][i]) == "O*c")
+    n = int(t.ops["tile"][row])
+    assert tiles["weights"][n] > row  # p is made later
+    view.set("step", row - pe["op0"])
+    assert f"Values after {text(t, tiles['label'][n])}" in view[".p-values svg"].get_attribute("aria-label")
+    assert sum(s.startswith(".") and s[1:].isdigit() for s in view.texts(".p-score text")) >= 5
 
 
 def test_pes_say_who_waits_for_whom(page: Page, trace: Traces) -> None:
