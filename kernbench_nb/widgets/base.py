@@ -25,16 +25,26 @@ __all__ = ["GRANULARITIES", "View", "module_text"]
 
 GRANULARITIES = ("tile", "op")
 
-# A widget's state holds its module once for each widget, and saved notebooks hold the state. So the text travels
-# packed; a page unpacks and evaluates it once, however many views it shows.
+# A widget's state holds its module and style, once for each widget, and saved notebooks hold the state. So both travel
+# packed; a page unpacks and evaluates them once, however many views it shows.
 _LOADER = """const packed = '{packed}';
 const modules = (globalThis.kernbenchModules ||= {{}});
 const unpacked = async () => {{
   const bytes = Uint8Array.from(atob(packed), c => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
-  const text = await new Response(stream).text();
-  const url = URL.createObjectURL(new Blob([text], {{ type: 'text/javascript' }}));
-  try {{ return await import(url); }} finally {{ URL.revokeObjectURL(url); }}
+  const [css, code] = (await new Response(stream).text()).split('\\0');
+  if (!document.getElementById('{style}')) {{
+    const style = document.createElement('style');
+    style.id = '{style}';
+    style.textContent = css;
+    document.head.append(style);
+  }}
+  const url = URL.createObjectURL(new Blob([code], {{ type: 'text/javascript' }}));
+  try {{
+    return await import(url);
+  }} finally {{
+    URL.revokeObjectURL(url);
+  }}
 }};
 export default {{
   async render(context) {{
@@ -47,11 +57,12 @@ export default {{
 
 @cache
 def module_text(entry: str) -> str:
-    """The module of a widget as its state carries it: small, and the same in every process."""
-    data = esm(entry).encode()
+    """The module of a widget as its state carries it, its style included: small, and the same in every process."""
+    style, code = css().encode(), esm(entry).encode()
     return _LOADER.format(
-        packed=base64.b64encode(zlib.compress(data, 9)).decode(),
-        key=f"{entry}-{hashlib.sha256(data).hexdigest()[:16]}",
+        packed=base64.b64encode(zlib.compress(style + b"\0" + code, 9)).decode(),
+        key=f"{entry}-{hashlib.sha256(code).hexdigest()[:16]}",
+        style=f"kernbench-{hashlib.sha256(style).hexdigest()[:16]}",
     )
 
 
@@ -73,8 +84,9 @@ class View(anywidget.AnyWidget):
 
     Notes
     -----
-    The four traits are what a page and Python share: `observe` them, or `jslink` controls to them. Everything else is
-    sent once. A value beyond the run is brought to its nearest end.
+    The four traits are what a page and Python share: `observe` them, or `jslink` controls to them (of a Dropdown and of
+    ToggleButtons it is the ``index`` that a page knows). Everything else is sent once. A value beyond the run is brought
+    to its nearest end.
     """
 
     heads = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -101,10 +113,6 @@ class View(anywidget.AnyWidget):
     @property
     def _esm(self) -> str:
         return module_text(self._entry)
-
-    @property
-    def _css(self) -> str:
-        return css()
 
     # -- traits ------------------------------------------------------------------------------------------------
 

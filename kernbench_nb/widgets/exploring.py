@@ -22,7 +22,7 @@ __all__ = ["TILES", "Outcome", "Setting", "work_out"]
 TILES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Tile sizes that are compared."""
 
-_BUDGET = 600
+_BUDGET = 400
 """Tiles that are run at most, all PEs together: what repeats is not run again, so that an answer comes at once."""
 
 _KEYS = tuple(round(2 ** (7 + k / 2)) for k in range(29))

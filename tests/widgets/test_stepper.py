@@ -287,12 +287,12 @@ def test_the_module_travels_packed_and_holds_what_is_there() -> None:
     import zlib
 
     from kernbench_nb.widgets.base import module_text
-    from kernbench_nb.widgets.esm import esm
+    from kernbench_nb.widgets.esm import css, esm
 
     for entry in ("stepper", "arenas", "log", "explore"):
         text = module_text(entry)
         packed = re.search(r"const packed = '([^']+)'", text)
         assert packed
-        assert zlib.decompress(base64.b64decode(packed[1])).decode() == esm(entry)
+        assert zlib.decompress(base64.b64decode(packed[1])).decode() == f"{css()}\0{esm(entry)}"
         assert len(text) < len(esm(entry)) / 2
         assert module_text(entry) is text
