@@ -17,7 +17,7 @@ class Arenas extends Player {
       note: 'addresses ↑  operations →', toggled, legend: [...marks, ...kept, ['s-cur', 'cursor'], ['s-hw', 'high-water']],
     });
     if (pes.length < 2) return [one];
-    const all = new Panel('all', 'All PEs', new Multiples(this), { note: 'addresses ↑  simulated time →  one scale', toggled });
+    const all = new Panel('all', 'All PEs', new Multiples(this), { note: `addresses ↑  simulated time →  one scale${pes.length > 64 ? '  (SIP · cube · PE)' : ''}`, toggled });
     return [all, one];
   }
 }

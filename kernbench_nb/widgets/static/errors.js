@@ -46,17 +46,18 @@ export class ErrorCurve {
     return top + (h * (Math.log10(this.high) - Math.log10(Math.max(this.low, e)))) / (Math.log10(this.high) - Math.log10(this.low));
   }
 
-  /** A new query block begins a new line. */
+  /** Each query block has a line of its own; what is no tile (a merge) goes on from the last. */
   makePaths() {
     const { run } = this.values.player;
     const { tiles } = run;
-    const segments = [];
+    const lines = new Map();
+    let last = '';
     this.list.forEach((t, n) => {
-      const u = this.list[n - 1];
-      const fresh = run.counted(t) && run.counted(u) && (tiles.q0[t] !== tiles.q0[u] || tiles.layer[t] !== tiles.layer[u]);
-      if (!n || fresh) segments.push([]);
-      segments[segments.length - 1].push(n);
+      if (run.counted(t) || !lines.size) last = `${tiles.layer[t]}|${tiles.part[t]}|${tiles.q0[t]}`;
+      if (!lines.has(last)) lines.set(last, []);
+      lines.get(last).push(n);
     });
+    const segments = [...lines.values()];
     const path = value => segments.map(ns => ns.map((n, k) => `${k ? 'L' : 'M'}${this.x(n).toFixed(1)} ${this.y(value(n)).toFixed(1)}`).join('')).join('');
     const rows = Math.min(...this.errors.map(e => e.length));
     const every = Math.max(1, Math.ceil(rows / MOST_LINES));

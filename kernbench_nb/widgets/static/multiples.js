@@ -33,7 +33,7 @@ export class Multiples {
     const rows = Math.ceil(n / this.columns);
     this.columns = Math.ceil(n / rows);
     this.gap = n <= 64 ? 14 : 8;
-    this.head = n <= 64 ? 16 : 11;
+    this.head = n <= 64 ? 16 : 13;
     this.cellWidth = (width - (this.columns - 1) * this.gap) / this.columns;
     this.cellHeight = Math.max(n <= 64 ? 34 : 18, Math.min(110, 460 / rows - this.head - 8));
     this.pitch = this.head + this.cellHeight + (n <= 64 ? 10 : 6);
@@ -101,7 +101,7 @@ export class Multiples {
     run.pes.forEach((pe, q) => {
       const [x, y, w, h] = this.cell(q);
       const on = q === p;
-      const label = small ? pe.label.replace(/^\D+/, '') : pe.label;
+      const label = small ? `${pe.sip}·${pe.cube}·${pe.pe % run.head.machine.pes_per_cube}` : pe.label;
       m.text(x, y - 4, fit(label, w), `t ${on ? 'lab0 b' : 'lab1'}${small ? ' sm' : ''}`);
       const peak = bytes(pe.peak);
       if (!small && textWidth(label, '600 11px sans-serif') + textWidth(peak) + 10 < w) m.text(x + w, y - 4, peak, 't lab2 end num');

@@ -269,7 +269,7 @@ export class Player {
     }
     this.root.append(
       h('div', { class: 'top' }, title, h('div', { class: 'pick' }, this.picker && this.picker.el)),
-      this.controls.el, this.caption, this.notes.map(text => h('p', { class: 'remark' }, text)), this.counters.el, this.grid,
+      this.controls.el, this.caption, ...this.notes.map(text => h('p', { class: 'remark' }, text)), this.counters.el, this.grid,
       h('p', { class: 'hintline' }, '← → step    PgUp PgDn tile    Home End    space plays    a click on a tile, a block, a bar or a line goes there'));
   }
 

@@ -3,6 +3,8 @@
 
 import { columns } from './columns.js';
 
+const NEVER = 2 ** 31 - 1; // a row that no run reaches
+
 export class Run {
   constructor(head, bytes) {
     Object.assign(this, columns(head, bytes));
@@ -127,7 +129,16 @@ export class Run {
       const t = ops.tile[i];
       if (tiles.weights[t] > i) this.ready[t] = i;
     }
-    for (let t = 0; t < tiles.n; t++) if (this.ready[t] < 0) this.ready[t] = head.error && head.error.tile === t ? 2 ** 31 - 1 : tiles.op1[t];
+    for (let t = 0; t < tiles.n; t++) if (this.ready[t] < 0) this.ready[t] = this.lastOf(t);
+  }
+
+  /** For a tile whose weights no row makes: its last row. Of a window, what lies before it is done, what lies after not. */
+  lastOf(t) {
+    const { tiles, ops, head } = this;
+    if (head.error && head.error.tile === t) return NEVER;
+    if (tiles.op0[t] >= 0) return tiles.op1[t];
+    const [first, stop] = this.span(tiles.pe[t]);
+    return stop > first && tiles.start[t] >= ops.clock[stop - 1] ? NEVER : -1;
   }
 
   tile(i) {
@@ -154,7 +165,18 @@ export class Run {
     const lists = Array.from({ length: scopes.n }, () => []);
     for (let k = 0; k < allocs.n; k++) if (allocs.scope[k] >= 0) lists[scopes.owner[allocs.scope[k]]].push(k);
     this.blocksOf = lists.map(list => Int32Array.from(list));
-    this.partOfBlock = k => scopes.part[allocs.scope[k]];
+    // blocks that lived already when a window begins: half a row before it, so that no row seems to have made them
+    if (allocs.born.some(row => row < 0)) {
+      allocs.born = Float64Array.from(allocs.born, (row, k) => (row < 0 ? this.parts.op0[this.partOfBlock(k)] - 0.5 : row));
+    }
+  }
+
+  partOfBlock(k) {
+    return this.scopes.part[this.allocs.scope[k]];
+  }
+
+  peOfBlock(k) {
+    return this.parts.pe[this.partOfBlock(k)];
   }
 
   /** Scopes open after a row, innermost first, the persistent arena last. */

@@ -222,6 +222,12 @@ export class Scratch {
       const middle = Math.max(this.x0 + w / 2, Math.min(this.x1 - w / 2, (a + b) / 2));
       return { text, middle, from: middle - w / 2, to: middle + w / 2, fits: b - a > w };
     };
+    // where not every tile has room for its label, every second, fifth, tenth, ... of the sweep's has one
+    const counted = inside.filter(t => run.counted(t));
+    const room = counted.length > 1 ? (ends(counted[counted.length - 1])[1] - ends(counted[0])[0]) / counted.length : Infinity;
+    const widest = Math.max(0, ...counted.map(t => textWidth(shortLabel(run, t)) + 5));
+    const every = [1, 2, 5, 10, 20, 50, 100, 200, 500].find(n => n * room >= widest) || 1000;
+    const named = t => (run.counted(t) ? (tiles.place[t] - 1) % every === 0 : label(t).fits);
     // the current tile's label first: the others make room for it
     const own = inside.includes(now) ? label(now) : null;
     if (own) m.text(own.middle, this.top - 13, own.text, 't lab0 b mid');
@@ -233,7 +239,7 @@ export class Scratch {
       m.rect(a + 0.5, this.top - 8, Math.max(1, b - a - 1), 4, t === now ? 'tick-now' : tiles.op1[t] <= i ? 'tick-done' : 'tick-todo');
       if (t === now) continue;
       const l = label(t);
-      if (!l.fits || l.from < lastText || (own && l.to > own.from && l.from < own.to)) continue;
+      if (!named(t) || l.from < lastText || (own && l.to > own.from && l.from < own.to)) continue;
       m.text(l.middle, this.top - 13, l.text, 't lab2 mid');
       lastText = l.to;
     }
@@ -254,7 +260,7 @@ export class Scratch {
     const text = `operation ${group(i - axis.first + 1)} of ${group(axis.stop - axis.first)}`;
     const left = x > this.x1 - textWidth(text) - 14;
     m.text(left ? x - 9 : x + 9, this.bottom + 14, text, `t lab1${left ? ' end' : ''}`);
-    if (this.hot >= 0 && run.peOf(run.allocs.born[this.hot]) === p) {
+    if (this.hot >= 0 && run.peOfBlock(this.hot) === p) {
       const { allocs } = run;
       const a = axis.x(Math.max(axis.from, allocs.born[this.hot]));
       const b = axis.x(Math.min(axis.to, allocs.dead[this.hot]));
@@ -473,13 +479,14 @@ function blockName(run, k) {
   const name = run.text(run.allocs.name[k]);
   if (name) return name;
   const born = run.allocs.born[k];
-  return born >= 0 ? run.op(born) : 'block';
+  return Number.isInteger(born) ? run.op(born) : 'block';
 }
 
-/** A tile's label above the timeline: "2" for "tile 2", the words of the rest. */
+/** A tile's label above the timeline: "2" for "tile 2", its position if its label has no number, the words of the rest. */
 export function shortLabel(run, t) {
   const text = run.tileLabel(t) || run.kind(t);
-  return run.counted(t) ? text.replace(/^tile /, '') : text.replace(/ (to|from|with) .*/, '');
+  if (!run.counted(t)) return text.replace(/ (to|from|with) .*/, '');
+  return /\d/.test(text) ? text.replace(/^tile /, '') : String(run.tiles.place[t]);
 }
 
 const STEPS = [16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288];

@@ -30,7 +30,7 @@ export class Sweep {
       }
     }
     for (const band of this.bands) {
-      band.tiles.sort((a, b) => tiles.op0[a] - tiles.op0[b]);
+      band.tiles.sort((a, b) => tiles.start[a] - tiles.start[b] || tiles.op0[a] - tiles.op0[b]);
       band.ready = Int32Array.from(band.tiles, t => this.ready(t));
       band.byKeys = band.tiles.map((t, n) => n).sort((a, b) => tiles.k0[band.tiles[a]] - tiles.k0[band.tiles[b]]);
     }
@@ -48,7 +48,7 @@ export class Sweep {
     this.merged = new Map(); // PE -> {by: PE, tile}
     this.merges = run.pes.map(() => []);
     for (let t = 0; t < tiles.n; t++) {
-      if (run.kind(t) !== 'merge' || tiles.op0[t] < 0) continue;
+      if (run.kind(t) !== 'merge') continue;
       this.merges[tiles.pe[t]].push(t);
       if (tiles.peer[t] >= 0) this.merged.set(tiles.peer[t], { by: tiles.pe[t], tile: t });
     }

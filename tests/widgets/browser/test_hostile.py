@@ -52,6 +52,8 @@ def test_names_are_shown_as_they_are(page: Page, hostile: Trace, module: str) ->
     assert page.page.evaluate("window.pwned") is None
     assert view["img"].count() == view["script"].count() == 0
     assert IMAGE in view[".kb"].first.text_content()
+    if module != "log":
+        assert view[".remark"].first.text_content() == IMAGE
 
 
 def test_a_pair_and_its_names(page: Page, hostile: Trace) -> None:

@@ -12,9 +12,11 @@ import pytest
 from harness import Page
 
 import kernbench_nb as kb
+from kernbench_nb.widgets.places import Spot
 from kernbench_nb.widgets.reader import Trace
 from kernbench_nb.widgets.trace import trace_of
 from kernbench_nb.widgets.twin import Twin
+from kernbench_nb.widgets.window import thinned
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +88,36 @@ def test_four_thousand_tiles_in_a_square(page: Page, square: Trace) -> None:
     assert "900 of 2080 tiles folded, 2016 skipped" in said
     view.keys("ArrowRight")
     assert "901 of" in view[".p-score svg"].get_attribute("aria-label").replace("\u202f", "")
+
+
+def test_a_window_of_a_run_that_is_longer_still(page: Page, large: Trace) -> None:
+    """What lies before the window is done and alive, what lies behind it is to come; a note says what is here."""
+    part, spot = thinned(large, Spot(0, 50_000, 0), most=3_000)
+    view = page.show(part, step=spot.step, view="page")
+    assert "of 101 200 steps are here" in view[".remark"].text_content().replace("\u202f", " ").replace(
+        ",", " "
+    )
+    for step in (spot.step, 0, len(part.ops["kind"]) - 1):
+        view.set("step", step)
+        assert view[".draw-error:visible"].count() == 0
+        tile = int(part.ops["tile"][step])
+        place = int(part.tables["tiles"]["place"][tile])
+        said = view[".p-score svg"].get_attribute("aria-label").replace("\u202f", "")
+        assert f"{place} of 4600 tiles" in said or f"{place - 1} of 4600 tiles" in said
+        cursor = int(part.ops["cursor"][step])
+        assert f"cursor {cursor} bytes" in view[".p-arena svg"].get_attribute("aria-label").replace(
+            "\u202f", ""
+        )
+        assert "Persistent arena" in view.texts(".p-arena text")
+
+
+def test_a_window_of_many_pes(page: Page) -> None:
+    whole = trace_of(
+        kb.bench("gqa_decode", h_q=8, h_kv=1, d=128, S_kv=2**14, pes=16, tile=64, data=False), twin=Twin()
+    )
+    part, spot = thinned(whole, Spot(9, 150, 0), most=1_600)
+    view = page.show(part, pe=9, step=spot.step, view="page")
+    assert {"O", "l", "m", "Q"} <= set(view.texts(".p-arena text.mono"))
+    view.set("pe", 12)
+    assert {"O", "l", "m", "Q"} <= set(view.texts(".p-arena text.mono"))
+    assert view[".draw-error:visible"].count() == 0
