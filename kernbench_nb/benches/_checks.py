@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -64,9 +65,15 @@ def check_scale(sm_scale: Any) -> None:
     ------
     TypeError
         If it is something else.
+    ValueError
+        If it is not finite.
     """
-    if sm_scale is not None and not isinstance(sm_scale, (int, float, np.integer, np.floating)):
+    if sm_scale is None:
+        return
+    if isinstance(sm_scale, bool) or not isinstance(sm_scale, (int, float, np.integer, np.floating)):
         raise TypeError(f"sm_scale must be a number, or None for 1 / sqrt(d); got {sm_scale!r}")
+    if not math.isfinite(sm_scale):
+        raise ValueError(f"sm_scale must be finite, or None for 1 / sqrt(d); got {sm_scale!r}")
 
 
 def check_word(name: str, value: Any, *words: str) -> None:

@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 NEG_INF = float("-inf")
+LOWEST = -3.4028234663852886e38
+"""The lowest finite f32. Maxima start from it, so that a row whose scores are all -inf (masked, or overflown) has a
+finite m: then ``-inf - m`` is -inf, its weights are 0, and nothing ever subtracts infinities."""
 
 
 class State(NamedTuple):
@@ -86,21 +89,19 @@ def fold_tile(
     if mask is not None:
         s, v = _select(tl, s, v, mask)
     if first:
-        m_new = tl.max(s, -1, True, out=state.m)
-        m_safe = m_new if mask is None else safe_max(tl, m_new)
-        centred = tl.sub(s, m_safe, name="s-m")
+        m_new = tl.max(s, -1, True, initial=LOWEST, out=state.m)
+        centred = tl.sub(s, m_new, name="s-m")
         e = tl.exp(centred, name="exp")
         tl.sum(e, -1, True, out=state.l)
         p = tl.cast(e, p_type, name="p")
         tl.dot(p, v, out=state.O)
         return
     m, l, O = state
-    tile_max = tl.max(s, -1, True, name="max")
+    tile_max = tl.max(s, -1, True, initial=LOWEST, name="max")
     m_new = tl.maximum(m, tile_max, name="m_new")
-    m_safe = m_new if mask is None else safe_max(tl, m_new)
-    centred = tl.sub(s, m_safe, name="s-m")
+    centred = tl.sub(s, m_new, name="s-m")
     e = tl.exp(centred, name="exp")
-    drop = tl.sub(m, m_safe, name="m-m_new")
+    drop = tl.sub(m, m_new, name="m-m_new")
     c = tl.exp(drop, name="c")
     l_kept = tl.mul(l, c, name="l*c")
     tile_sum = tl.sum(e, -1, True, name="sum")
@@ -129,7 +130,7 @@ def _select(tl: Any, s: Any, v: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def safe_max(tl: Any, m: Any) -> Any:
-    """m, or 0 for a row that has seen no key yet, so that -inf minus it is -inf and not NaN."""
+    """m, or 0 for a row that has seen no key, so that -inf minus it is not NaN: `clear_state` has such rows."""
     some = tl.gt(m, NEG_INF, name="some key")
     return tl.where(some, m, 0.0, name="m safe")
 
@@ -192,6 +193,6 @@ def finish(tl: Any, state: State, *, lse: bool) -> tuple[Any, Any]:
     out = tl.div(state.O, l_safe, name="O / l")
     if not lse:
         return out, None
-    # in place: what was the divisor becomes the logarithm, so that asking for lse takes no scratch
-    tl.log(l_safe, out=l_safe)
+    # where the divisor was, so that asking for lse takes no scratch; the logarithm of l = 0 is the -inf that is due
+    tl.log(state.l, out=l_safe)
     return out, tl.add(state.m, l_safe, out=l_safe)

@@ -102,12 +102,11 @@ class Footprint:
         """What a causal mask adds to a fold of t keys.
 
         The mask of t_q x t bools, and key, token and last key that it is made of; scores with -inf where a row must not
-        look; which keys some row sees, and V with zeros in the others; and, as in `merge`, a maximum that is safe to
-        subtract.
+        look; which keys some row sees, and V with zeros in the others.
         """
         mask = up16(_F32 * t) + 2 * up16(_F32 * self.t_q) + up16(self.t_q * t)
         selected = up16(_F32 * self.rows * t) + up16(t) + self.kv_bytes(t) // 2
-        return mask + selected + self._guard
+        return mask + selected
 
     @property
     def row_bytes(self) -> int:

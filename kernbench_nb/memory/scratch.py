@@ -6,6 +6,7 @@ alignment, 16 bytes by default. Addresses are absolute: the scratch covers ``[ba
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,6 +49,15 @@ class Block:
         where = f"{self.arena} arena" + (f" {self.scope!r}" if self.scope else "")
         parts = [f"{self.nbytes:>15,} B", self.name or "(no name)", self.what, where, self.line]
         return "  ".join(p for p in parts if p)
+
+
+def _whole(what: str, value: object) -> int:
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise TypeError(f"scratch {what} must be a whole number of bytes, got {value!r}")
 
 
 def _alike(blocks: list[Block]) -> list[str]:
@@ -205,9 +215,12 @@ class ScratchAllocator:
         ------
         ValueError
             If `nbytes` is negative or `align` is not a power of two.
+        TypeError
+            If one of them is no whole number.
         ScratchOverflowError
             If it does not fit; the cursor is then where it was.
         """
+        nbytes, align = _whole("size", nbytes), _whole("alignment", align)
         if nbytes < 0:
             raise ValueError(f"scratch request of {nbytes} bytes: a size cannot be negative")
         if align <= 0 or align & (align - 1):

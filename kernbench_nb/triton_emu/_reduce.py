@@ -24,6 +24,7 @@ class ReductionOp(Protocol):
         axis: int | None = None,
         keep_dims: bool = False,
         *,
+        initial: float | None = None,
         out: Handle | None = None,
         name: str | None = None,
     ) -> Handle:
@@ -39,6 +40,7 @@ def _reduction(op: str, what: str, note: str) -> Any:
         axis: int | None = None,
         keep_dims: bool = False,
         *,
+        initial: float | None = None,
         out: Handle | None = None,
         name: str | None = None,
     ) -> Handle:
@@ -48,15 +50,16 @@ def _reduction(op: str, what: str, note: str) -> Any:
         if input.__class__ is not Handle or input.tl is not self:
             self._own(input, op)
         if out is None:
+            key = axis if initial is None else (axis, initial)
             try:
-                kind = self._reductions[at][input.ty][keep_dims][axis]
+                kind = self._reductions[at][input.ty][keep_dims][key]
             except (KeyError, TypeError):
                 kind = None
             if kind is None:
-                kind = self._kinds.reduction(op, input.ty, axis, keep_dims, None)
-                self._reductions[at].setdefault(input.ty, {}).setdefault(keep_dims, {})[axis] = kind
+                kind = self._kinds.reduction(op, input.ty, axis, keep_dims, None, initial)
+                self._reductions[at].setdefault(input.ty, {}).setdefault(keep_dims, {})[key] = kind
         else:
-            kind = self._kinds.reduction(op, input.ty, axis, keep_dims, self._own(out, "out=").ty)
+            kind = self._kinds.reduction(op, input.ty, axis, keep_dims, self._own(out, "out=").ty, initial)
             if input.arena.guard:
                 self._inspect(input)
             self._inspect_target(out, (input,), False)
@@ -101,6 +104,9 @@ def _reduction(op: str, what: str, note: str) -> Any:
             Which axis; None reduces all.
         keep_dims
             Keep the reduced axis with extent 1.
+        initial
+            What max and min start from, so that they are not below (above) it and have a value over nothing. An
+            extension; it costs nothing, an accumulator starts somewhere anyway.
         out, name
             As everywhere; `out` must not share bytes with the input.
 
@@ -154,7 +160,7 @@ class Reductions(Elementwise):
         frame = self._enter(_getframe(1))
         self._own(x, "softmax")
         kind = self._kinds.along("softmax", x.ty, dim, None if out is None else self._own(out, "out=").ty)
-        return self._apply(kind, (x,), out, name, frame)
+        return self._apply(kind, (x,), out, name, frame, elementwise=False)
 
     def cumsum(
         self,

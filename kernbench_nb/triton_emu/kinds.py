@@ -248,22 +248,31 @@ class Kinds:
     # -- reductions --------------------------------------------------------------------------------------------
 
     def reduction(
-        self, op: str, a: TileType, axis: int | None, keep_dims: bool, out: TileType | None
+        self,
+        op: str,
+        a: TileType,
+        axis: int | None,
+        keep_dims: bool,
+        out: TileType | None,
+        initial: float | None = None,
     ) -> Kind:
-        """A reduction over one axis, or over all."""
+        """A reduction over one axis, or over all, which may start from a value."""
+        if initial is not None and op not in ("max", "min"):
+            raise TypeError(f"{op} takes no initial=; max and min do.")
         at = None if axis is None else normal_axis(axis, a.shape, op)
 
         def make() -> Kind:
             result = reduction_dtype(op, a.dtype)
-            target = self.target(op, reduced_shape(a.shape, at, keep_dims, op), result, out)
-            run = numerics.reduction(op, a.dtype, target.dtype, at, keep_dims)
+            shape = reduced_shape(a.shape, at, keep_dims, op if initial is None else "sum")
+            target = self.target(op, shape, result, out)
+            run = numerics.reduction(op, a.dtype, target.dtype, at, keep_dims, initial)
             if target.dtype is not result:
-                run = numerics.reduction(op, a.dtype, result, at, keep_dims)
+                run = numerics.reduction(op, a.dtype, result, at, keep_dims, initial)
                 run = numerics.through(run, target.shape, result)
             cost = self.costs.reduce_ps(op, a.n)
             return self._kind(op, "math", cost, target, (a.shape,), run, out, elements=a.n)
 
-        return self._memo((op, a, at, keep_dims, out), make)
+        return self._memo((op, a, at, keep_dims, out, initial), make)
 
     def along(self, op: str, a: TileType, axis: int, out: TileType | None) -> Kind:
         """`softmax` and `cumsum`: along an axis, same shape."""

@@ -304,8 +304,10 @@ def clamp(common: DType) -> Run:
 # -- reductions ------------------------------------------------------------------------------------------------
 
 
-def reduction(op: str, a: DType, result: DType, axis: int | None, keep_dims: bool) -> Run:
-    """``run(x, out)`` of a reduction."""
+def reduction(
+    op: str, a: DType, result: DType, axis: int | None, keep_dims: bool, initial: float | None = None
+) -> Run:
+    """``run(x, out)`` of a reduction, which may start from a value."""
     if op in ("argmax", "argmin"):
         function = np.argmax if op == "argmax" else np.argmin
 
@@ -315,11 +317,12 @@ def reduction(op: str, a: DType, result: DType, axis: int | None, keep_dims: boo
         return run_index
     ufunc: Any = {"max": np.maximum, "min": np.minimum, "sum": np.add, "xor_sum": np.bitwise_xor}[op]
     work = _working(a if op in ("max", "min", "xor_sum") or a.is_float else result)
+    more = () if initial is None else (initial,)
     if a is result is work:
-        return lambda x, out: ufunc.reduce(x, axis, None, out, keep_dims)
+        return lambda x, out: ufunc.reduce(x, axis, None, out, keep_dims, *more)
 
     def run(x: Array, out: Array) -> None:
-        convert(out, np.asarray(ufunc.reduce(_as(x, work), axis, work.np, None, keep_dims)))
+        convert(out, np.asarray(ufunc.reduce(_as(x, work), axis, work.np, None, keep_dims, *more)))
 
     return run
 

@@ -70,7 +70,7 @@ def test_what_rounding_takes_beyond_the_end_does_not_fit() -> None:
         (8, {"align": 0}, ValueError, "power of two, got 0"),
         (8, {"align": -16}, ValueError, "power of two, got -16"),
         (KIB + 1, {}, ScratchOverflowError, "larger than the whole scratch"),
-        (1.5, {}, TypeError, "float"),
+        (1.5, {}, TypeError, "whole number of bytes, got 1.5"),
     ],
 )
 def test_a_refused_request_says_why_and_changes_nothing(
@@ -176,3 +176,13 @@ def test_what_was_given_back_is_not_listed() -> None:
     assert "here" in text
     assert "gone" not in text
     assert "nothing" not in text.lower()
+
+
+@pytest.mark.parametrize("size", [1.5, "4", None, True])
+def test_sizes_are_whole_numbers(size: object) -> None:
+    pool = ScratchAllocator(64)
+    with pytest.raises(TypeError, match="scratch size must be a whole number of bytes, got"):
+        pool.alloc(size)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="scratch alignment must be a whole number of bytes, got"):
+        pool.alloc(4, align=size)  # type: ignore[arg-type]
+    assert pool.cursor == 0

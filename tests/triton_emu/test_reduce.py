@@ -376,3 +376,27 @@ def test_products_of_floats_with_integers_and_a_wrong_acc() -> None:
         result("dot", x, x, np.ones(2, np.float32))
     with pytest.raises(DTypeError, match="unknown dtype 'f15'"):
         result("dot", x, x, None, "f15")
+
+
+@pytest.mark.parametrize(("op", "start", "expected"), [("max", 2.0, [2.0, 3.0]), ("min", 2.0, [-1.0, 2.0])])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_extremes_may_start_from_a_value(op: str, start: float, expected: list[float], dtype: str) -> None:
+    import kernbench_nb as kb
+
+    seen = {}
+
+    def kernel(a, *, tl):  # type: ignore[no-untyped-def]
+        x = tl.load(a, (2, 2)).to(dtype)
+        seen["plain"] = getattr(tl, op)(x, 1, initial=start).numpy()
+        seen["nothing"] = getattr(tl, op)(tl.zeros((2, 0), dtype), 1, initial=start).numpy()
+
+    kb.launch(kernel, np.array([[-1.0, 1.0], [3.0, 2.0]], np.float32))
+    assert seen["plain"].astype(float).tolist() == expected
+    assert seen["nothing"].astype(float).tolist() == [start, start]
+
+
+def test_a_sum_starts_from_nothing_else() -> None:
+    import kernbench_nb as kb
+
+    with pytest.raises(TypeError, match="sum takes no initial=; max and min do"):
+        kb.launch(lambda a, *, tl: tl.sum(tl.load(a, (2,)), 0, initial=1.0), np.ones(2, np.float32))
