@@ -84,9 +84,9 @@ class View(anywidget.AnyWidget):
 
     Notes
     -----
-    The four traits are what a page and Python share: `observe` them, or `jslink` controls to them (of a Dropdown and of
-    ToggleButtons it is the ``index`` that a page knows). Everything else is sent once. A value beyond the run is brought
-    to its nearest end.
+    The four traits are what a page and Python share: `observe` them, or `jslink` controls to them (of a Dropdown and
+    of ToggleButtons a page knows the ``index``). Everything else is sent once. A value beyond the run is brought to its
+    nearest end.
     """
 
     heads = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -294,5 +294,5 @@ def test_the_module_travels_packed_and_holds_what_is_there() -> None:
         packed = re.search(r"const packed = '([^']+)'", text)
         assert packed
         assert zlib.decompress(base64.b64decode(packed[1])).decode() == f"{css()}\0{esm(entry)}"
-        assert len(text) < len(esm(entry)) / 2
+        assert len(text) < (len(css()) + len(esm(entry))) / 2
         assert module_text(entry) is text
