@@ -23,7 +23,7 @@ from kernbench_nb.memory.watch import Watch, overlap
 from kernbench_nb.sim_engine.live import find_allocation, find_closing, live_now, name_of_row
 from kernbench_nb.sim_engine.trace import CLOSE, OPEN
 from kernbench_nb.triton_emu._lines import Lines
-from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture, no_value
+from kernbench_nb.triton_emu.handles import Handle, LoadFuture, RecvFuture, no_value, remedy
 
 __all__ = ["Checks"]
 
@@ -62,7 +62,7 @@ class Checks(Lines):
     def _own(self, value: Any, what: str) -> Handle:
         """`value`, which must be a handle of this PE."""
         if value.__class__ is not Handle:
-            raise TypeError(f"{what}: expected a tile, got {type(value).__name__}")
+            raise TypeError(f"{what}: expected a tile, got {type(value).__name__}{remedy(value)}")
         if value.tl is not self and value.addr >= 0:
             raise ValueError(
                 f"{what}: this tile belongs to another PE or another launch; send it, or store it to HBM."

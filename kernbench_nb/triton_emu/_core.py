@@ -22,7 +22,7 @@ from kernbench_nb.memory.watch import Watch
 from kernbench_nb.sim_engine.trace import OVERFLOW, Kind
 from kernbench_nb.triton_emu import numerics
 from kernbench_nb.triton_emu._checks import Checks
-from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.handles import Handle, remedy
 from kernbench_nb.triton_emu.kinds import Kinds
 from kernbench_nb.triton_emu.sink import Sink
 
@@ -243,8 +243,8 @@ class Core(Checks):
                 )
         else:
             raise TypeError(
-                f"expected a tile or a number beside a tile of {dtype}, got {type(value).__name__}; load or create it "
-                "as a tile first."
+                f"expected a tile or a number beside a tile of {dtype}, got {type(value).__name__}"
+                f"{remedy(value) or '; load or create it as a tile first.'}"
             )
         key = (dtype, value.__class__, value)
         found = self._constants.get(key) if value else None  # 0.0 and -0.0 are equal, and not the same

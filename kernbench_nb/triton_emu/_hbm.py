@@ -23,6 +23,8 @@ from kernbench_nb.triton_emu.promote import as_shape, broadcasts
 
 __all__ = ["Hbm"]
 
+_NO_POINTER = ". Only numpy arrays that the launch is given become pointers: np.asarray(...) there makes one."
+
 
 class Hbm(Copies):
     """Operations of the DMA engine.
@@ -175,6 +177,7 @@ class Hbm(Copies):
         if ptr.__class__ is not Pointer:
             raise TypeError(
                 f"load: expected a pointer (a kernel's tensor argument, plus elements), got {kind_of(ptr)}"
+                f"{_NO_POINTER}"
             )
         shard = ptr.shard
         if dtype is not None and resolve_dtype(dtype) is not shard.dtype:
@@ -285,7 +288,9 @@ class Hbm(Copies):
         """
         frame = self._enter(_getframe(1))
         if ptr.__class__ is not Pointer:
-            raise TypeError(f"store: expected a pointer (a kernel's tensor argument), got {kind_of(ptr)}")
+            raise TypeError(
+                f"store: expected a pointer (a kernel's tensor argument), got {kind_of(ptr)}{_NO_POINTER}"
+            )
         shard = ptr.shard
         if value.__class__ is not Handle:
             value = self._operand(value, shard.dtype)

@@ -19,9 +19,22 @@ from kernbench_nb.memory.store import Shard
 if TYPE_CHECKING:
     from kernbench_nb.triton_emu.tl_context import TLContext
 
-__all__ = ["Handle", "LoadFuture", "Pointer", "RecvFuture"]
+__all__ = ["Handle", "LoadFuture", "Pointer", "RecvFuture", "remedy"]
 
 Shape = tuple[int, ...]
+
+_UFUNCS = {"absolute": "abs", "divide": "div", "equal": "eq", "floor_divide": "floordiv",
+           "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "logical_and": "and_",
+           "logical_not": "invert", "logical_or": "or_", "matmul": "dot", "multiply": "mul", "negative": "neg",
+           "not_equal": "ne", "power": "pow", "remainder": "mod", "subtract": "sub", "bitwise_and": "and_",
+           "bitwise_or": "or_", "bitwise_xor": "xor"}  # fmt: skip
+"""What numpy's functions are called here, where they have another name."""
+
+_OPERATORS = {
+    *("add", "sub", "mul", "div", "floordiv", "mod", "pow", "and_", "or_", "xor"),
+    *("eq", "ne", "lt", "le", "gt", "ge"),
+}
+"""Functions of two tiles that are operators too, so that a numpy scalar may stand on their left."""
 
 
 class Handle:
@@ -39,11 +52,16 @@ class Handle:
         In data mode, the numpy view of its bytes.
     tl
         The context that made it.
+
+    Notes
+    -----
+    Operators are the functions of the same meaning, with a tile or a number on either side: ``+ - * / // % **``
+    (`add`, `sub`, `mul`, `div`, `floordiv`, `mod`, `pow`), ``& | ^ ~`` (`and_`, `or_`, `xor`, `invert`),
+    ``== != < <= > >=`` (bool tiles), ``-x`` and ``abs(x)``. Each makes a new tile: ``x += y`` rebinds the name x.
+    ``x[...]`` is a view: integers, slices, None and ``...``, free of charge (`TLContext.index`).
     """
 
     __slots__ = ("addr", "arena", "arr", "tl", "ty")
-
-    __array_ufunc__ = None  # so that np.float64(2) * x asks x, instead of taking it for an array of objects
 
     addr: int
     ty: TileType
@@ -108,23 +126,60 @@ class Handle:
             raise ValueError("the values of a tile cannot be had without a copy")
         return np.asarray(self.tl.value_of(self, "an array"), dtype)
 
+    def _one(self, what: str) -> Any:
+        """The one element, as a Python number."""
+        value = self.tl.value_of(self, what)
+        if value.size != 1:
+            raise ValueError(
+                f"{what} of {self!r}: a tile of {value.size} elements is no single number; reduce it first (tl.max, "
+                "tl.min, tl.sum), take one element by index, or .numpy() for all."
+            )
+        return value.item()
+
     def item(self) -> Any:
-        """The one element, as a Python number (data mode only)."""
-        return self.tl.value_of(self, "item()").item()
+        """The one element, as a Python number (data mode only).
+
+        Raises
+        ------
+        ValueError
+            If there are more, or none.
+        """
+        return self._one("item()")
 
     def __bool__(self) -> bool:
+        if self.ty.n != 1:
+            self.tl._inspect(self)
+            raise ValueError(
+                f"{self!r} has {self.ty.n} elements, and a tile has no single truth value (if, while, and, or, not): "
+                "choose elementwise with tl.where(condition, x, y), combine conditions with &, | and ~, or reduce to "
+                "one element first with tl.max or tl.min; tl.device_assert(condition) checks all of them."
+            )
         return bool(self.tl.value_of(self, "bool()"))
 
     def __float__(self) -> float:
-        return float(self.tl.value_of(self, "float()").item())
+        return float(self._one("float()"))
 
     def __int__(self) -> int:
-        return int(self.tl.value_of(self, "int()").item())
+        return int(self._one("int()"))
 
     def __index__(self) -> int:
         if self.ty.dtype.is_float:
             raise TypeError(f"a {self.ty.dtype} tile is no index")
-        return int(self.tl.value_of(self, "an index").item())
+        return int(self._one("an index"))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        """``np.float64(2) * x`` is an operator of the tile; every other function of numpy is refused."""
+        name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+        here: Any = getattr(self.tl, name, None)
+        if method == "__call__" and not more and name in _OPERATORS and inputs[0].__class__ is not Handle:
+            if isinstance(inputs[0], np.ndarray) and inputs[0].ndim == 0:
+                inputs = (inputs[0][()], inputs[1])
+            return here(*inputs)
+        instead = f"use tl.{name}" if callable(here) else "the functions that do are those of tl"
+        raise TypeError(
+            f"np.{ufunc.__name__} does not take tiles, which are addresses in scratch; {instead}. "
+            "(x.numpy() has the values, outside of the modelled machine.)"
+        )
 
     def __iter__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be iterated; index it, or loop over tl.range.")
@@ -347,6 +402,21 @@ class Handle:
         return self.tl.ceil(self, **more)
 
 
+def remedy(value: Any) -> str:
+    """What to do with something that is no tile where one is wanted; an empty text if there is nothing to say."""
+    if isinstance(value, Pointer):
+        return "; it points into HBM: load a block first with tl.load(ptr + start, shape)."
+    if isinstance(value, (LoadFuture, RecvFuture)):
+        return "; tl.wait(future) or future.wait() gives its tile."
+    return ""
+
+
+_POINTERS = (
+    "A kernel's tensor arguments are pointers into HBM, with no shape of their own: pass sizes to the kernel as "
+    "numbers, and load a block with tl.load(ptr + start, shape, strides=...)."
+)
+
+
 class Pointer:
     """An element of a tensor shard in HBM. ``ptr + n`` is n elements further.
 
@@ -380,7 +450,8 @@ class Pointer:
                 elements = elements.__index__()
             except AttributeError:
                 raise TypeError(
-                    f"{self!r} + {elements!r}: pointers move by whole elements, got {type(elements).__name__}"
+                    f"{self!r} + {elements!r}: pointers move by whole elements, got {type(elements).__name__}. "
+                    f"{_POINTERS}"
                 ) from None
         return Pointer(self.shard, self.offset + elements)
 
@@ -389,11 +460,42 @@ class Pointer:
     def __sub__(self, elements: int) -> Pointer:
         return self + -elements
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{self!r} has no .{name}. {_POINTERS}" if name[:1] != "_" else name)
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be indexed. {_POINTERS}")
+
+    def __len__(self) -> int:
+        raise TypeError(f"{self!r} has no length. {_POINTERS}")
+
+    def __bool__(self) -> bool:  # else Python would ask for the length
+        return True
+
     def __repr__(self) -> str:
         return f"<pointer to {self.shard.tensor}[{self.offset}], {self.shard.dtype}>"
 
 
-class LoadFuture:
+class _InFlight:
+    """What cannot be done with a future: everything that is the tile's business."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name[:1] == "_":
+            raise AttributeError(name)
+        raise AttributeError(
+            f"a {type(self).__name__} has no .{name}: tl.wait(future) or future.wait() gives the tile."
+        )
+
+    def _no_tile(self, *_: Any) -> NoReturn:
+        raise TypeError(f"{self!r} is no tile yet: tl.wait(future) or future.wait() gives it.")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_tile
+    __pow__ = __rpow__ = __matmul__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = _no_tile
+
+
+class LoadFuture(_InFlight):
     """A load in flight. It keeps the source's bytes as they were at its issue; its destination changes at the wait.
 
     Attributes
@@ -402,6 +504,14 @@ class LoadFuture:
         The destination; it must not be read before the wait.
     ready_ps
         When the data is there.
+    done
+        Whether it was waited for, or abandoned.
+    shard
+        What it reads from.
+    source, fill
+        In data mode until the wait, the bytes of the source, or the whole tile of a masked load.
+    tl
+        The context that issued it.
     """
 
     __slots__ = ("done", "fill", "handle", "ready_ps", "shard", "source", "tl")
@@ -435,7 +545,7 @@ class LoadFuture:
         return f"<load of {self.handle.name or 'a tile'} {self.handle.ty}, {'done' if self.done else 'in flight'}>"
 
 
-class RecvFuture:
+class RecvFuture(_InFlight):
     """A receive that was announced; the message is taken at the wait.
 
     Attributes
@@ -444,6 +554,16 @@ class RecvFuture:
         The destination; it must not be read before the wait.
     ty
         Type of the message; the destination may have another dtype.
+    direction, number
+        Where it comes from, and which of the receives announced there it is.
+    issue_ps
+        When it was announced.
+    name
+        What views call the tile.
+    done
+        Whether it was waited for, or abandoned.
+    tl
+        The context that announced it.
     """
 
     __slots__ = ("direction", "done", "handle", "issue_ps", "name", "number", "tl", "ty")
@@ -465,6 +585,9 @@ class RecvFuture:
         """Wait for the message; waiting again costs nothing."""
         self.tl.wait(self)
         return self.handle
+
+    def __repr__(self) -> str:
+        return f"<receive of {self.ty} from {self.direction!r}, {'done' if self.done else 'in flight'}>"
 
 
 def no_value(what: str, handle: Handle) -> DataModeError:

@@ -6,7 +6,7 @@ import builtins
 import warnings
 from collections.abc import Callable
 from sys import _getframe
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -409,3 +409,14 @@ def _axis(axis: int, op: str) -> int:
     if axis not in (0, 1, 2):
         raise ValueError(f"{op}: axis must be 0 (PE in its cube), 1 (cube) or 2 (SIP), got {axis!r}")
     return axis
+
+
+def _say_tl() -> None:
+    """Let Python's own errors about arguments say ``tl.load()``, which is what the kernel called."""
+    for room in TLContext.__mro__:
+        for name, function in vars(room).items():
+            if room is not object and isinstance(function, FunctionType) and not name.startswith("_"):
+                function.__qualname__ = f"tl.{name}"
+
+
+_say_tl()
