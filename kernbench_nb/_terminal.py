@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from kernbench_nb.runtime_api.result import RunResult
-from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, time_text
+from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, rate_text, time_text
 
 __all__ = ["WIDTH", "check_text", "column_ns", "pairs", "scratch_text", "summary", "table", "wrapped"]
 
@@ -70,7 +70,7 @@ def scratch_text(run: RunResult) -> str:
 def check_text(run: RunResult, worst: float) -> str:
     """How far a run that passed `RunResult.check` is from its float64 reference."""
     tolerance = "" if run.reference is None else f", tolerance {run.reference.tol:.1e}"
-    return f"equals float64: worst error {worst:.1e} of (1 + |O|){tolerance}"
+    return f"agrees with float64 within {worst:.1e} of (1 + |O|){tolerance}"
 
 
 def summary(run: RunResult) -> list[str]:
@@ -83,12 +83,13 @@ def summary(run: RunResult) -> list[str]:
     """
     roof = run.roofline
     terms = (("compute", roof.compute_ps), ("bandwidth", roof.bandwidth_ps), ("latency", roof.latency_ps))
+    rate = f"{rate_text(run.hbm_gb_per_s)} of {rate_text(run.hbm_peak_gb_per_s)}"
     pes = "1 PE" if len(run.pes) == 1 else f"{len(run.pes)} PEs"
     items = [
         ("kernel", f"{run.name} on {run.topology.name}, {'with data' if run.data else 'timing mode'}"),
         ("makespan", f"{time_text(run.makespan_ps)} on {pes}"),
         ("peak scratch", scratch_text(run)),
-        ("HBM", f"{bytes_text(run.hbm_bytes)}, {run.hbm_gb_per_s:.3g} of {run.hbm_peak_gb_per_s:.6g} GB/s"),
+        ("HBM", f"{bytes_text(run.hbm_bytes)}, {rate} GB/s"),
         ("busy", ", ".join(f"{engine} {percent_text(share)}" for engine, share in run.busy.items())),
         ("products", f"{grouped(run.flops)} FLOP, {percent_text(run.mac_utilisation)} of the MACs"),
         ("bound", f"{run.bound} binds: {', '.join(f'{what} {time_text(ps)}' for what, ps in terms)}"),

@@ -18,7 +18,7 @@ from kernbench_nb._version import __version__
 from kernbench_nb.errors import DataModeError, KernbenchError
 from kernbench_nb.runtime_api.checking import Reference, compare
 from kernbench_nb.runtime_api.exporters import exporter
-from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, time_text
+from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, rate_text, time_text
 from kernbench_nb.runtime_api.usage import Roofline, Usage
 from kernbench_nb.sim_engine.memory_log import MemoryLog
 from kernbench_nb.sim_engine.op_log import OpLog
@@ -272,7 +272,8 @@ class RunResult:
         Parameters
         ----------
         tol
-            By default 2e-3 for f16 and fp8, 1.6e-2 for bf16, 1e-5 for f32.
+            By default the run's own, ``run.reference.tol``: 2e-3 for f16 and fp8, 1.6e-2 for bf16, 1e-5 for f32. It is
+            wider for `kb.naive`, which stores its scores in 16 bits: by ``2**-11 * max |S|`` in f16 (ADR-0003).
 
         Returns
         -------
@@ -452,7 +453,7 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         usage, roof = self.usage, self.roofline
-        rate = f"{usage.hbm_gb_per_s:.3g} of {usage.hbm_peak_gb_per_s:.6g} GB/s"
+        rate = f"{rate_text(usage.hbm_gb_per_s)} of {rate_text(usage.hbm_peak_gb_per_s)} GB/s"
         terms = (("compute", roof.compute_ps), ("bandwidth", roof.bandwidth_ps), ("latency", roof.latency_ps))
         lines = [
             ("makespan", f"{time_text(self.makespan_ps)} on {_many(len(self.pes), 'PE')}"),
@@ -479,7 +480,7 @@ class RunResult:
     def _scratch_text(self) -> str:
         limit = self.topology.scratch_bytes
         share = f" ({percent_text(self.peak_scratch / limit)})" if limit else ""
-        return f"peak scratch {grouped(self.peak_scratch)} of {bytes_text(limit)}{share}"
+        return f"peak scratch {bytes_text(self.peak_scratch)} of {bytes_text(limit)}{share}"
 
     def _bound_text(self) -> str:
         binds = self.bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["bytes_text", "grouped", "percent_text", "time_text"]
+__all__ = ["bytes_text", "grouped", "percent_text", "rate_text", "time_text"]
 
 
 def grouped(number: int) -> str:
@@ -33,6 +33,15 @@ def time_text(ps: int) -> str:
     whole, _, rest = f"{ps / 1000:.{min(digits, 3)}f}".partition(".")
     rest = rest.rstrip("0")
     return f"{grouped(int(whole))}{'.' if rest else ''}{rest} ns"
+
+
+def rate_text(per_second: float) -> str:
+    """A rate, such as GB/s, without its unit: whole from 1 000 on.
+
+    >>> rate_text(68.937), rate_text(256.0), rate_text(2048.4)
+    ('68.9', '256', '2 048')
+    """
+    return grouped(round(per_second)) if per_second >= 999.5 else f"{per_second:.3g}"
 
 
 def percent_text(share: float) -> str:

@@ -157,7 +157,7 @@ class Topology:
         system, pe, links, costs = self.spec.system, self.spec.pe, self.spec.links, self.costs
         gflops = 2 * costs.macs_per_cycle * costs.clock_ghz
         gemm = (
-            f"{pe.gemm.tile_m}x{pe.gemm.tile_n}x{pe.gemm.tile_k} tile"
+            f"{pe.gemm.tile_m}x{pe.gemm.tile_n}x{pe.gemm.tile_k} native tile"
             if pe.gemm.model == "native"
             else f"{pe.gemm.rows}x{pe.gemm.cols} systolic array"
         )
@@ -177,7 +177,7 @@ class Topology:
         roads = ", ".join(f"{kind} {_g(rate)} GB/s {_g(latency)} ns" for kind, rate, latency in wires)
         return (
             f"{self.name}: {counts} x {meshes}\n"
-            f"each PE: {self.scratch_bytes} B scratch; {hbm}; {rates}\n"
+            f"each PE: {_g(self.scratch_bytes)} B scratch; {hbm}; {rates}\n"
             f"links: {roads}{wide}\n"
             f"issue {self.issue}; {pe.dispatch_cycles} cycles dispatch; {self.ipc_slots} message slots"
         )
@@ -202,4 +202,6 @@ def _many(count: int, what: str) -> str:
 
 
 def _g(number: Any) -> str:
-    return f"{float(number):.10g}"
+    """A number as people read it, whole thousands apart: ``1 048 576``, ``0.5``."""
+    whole, point, rest = f"{float(number):.10g}".partition(".")
+    return f"{int(whole):,}".replace(",", " ") + point + rest if whole.isdigit() else f"{whole}{point}{rest}"

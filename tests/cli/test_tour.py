@@ -89,7 +89,7 @@ def test_the_columns_line_up(text: str) -> None:
 
 def test_the_result_is_that_of_the_run(text: str, runs: dict[str, kb.RunResult]) -> None:
     run = runs["run"]
-    assert f"equals float64: worst error {run.check():.1e} of (1 + |O|), tolerance 2.0e-03\n" in text
+    assert f"agrees with float64 within {run.check():.1e} of (1 + |O|), tolerance 2.0e-03\n" in text
     assert f"peak scratch  {bytes_text(run.peak_scratch)} of 1 048 576 B (2.4 %)\n" in text
     S, h_kv, d, h_q, pes = 319, 3, 64, 9, 8
     once = 2 * S * h_kv * d * 2

@@ -428,14 +428,15 @@ def test_congestion_impact_of_a_result_that_cannot_run_again() -> None:
 def test_repr() -> None:
     run = result(fold_kernel(tiles=3))
     assert repr(run) == (
-        "<RunResult my_kernel: 620 ns on 1 PE, peak scratch 5 152 of 1 048 576 B (0.49 %), HBM 7 680 B, latency binds>"
+        "<RunResult my_kernel: 620 ns on 1 PE, peak scratch 5 152 B of 1 048 576 B (0.49 %), "
+        "HBM 7 680 B, latency binds>"
     )
     assert repr(run) == repr(result(fold_kernel(tiles=3)))
     tl = TraceBuilder()
     tl.op("exp", shape=(4,), dur=1_234_567_890)
     assert "my_kernel: 1 234 572 ns on 1 PE" in repr(result(tl))
     assert repr(result(tl)).endswith("HBM 0 B, compute (math) binds>")
-    assert repr(RunResult.of(Engine())).startswith("<RunResult run: 0 ns on 0 PEs, peak scratch 0 of")
+    assert repr(RunResult.of(Engine())).startswith("<RunResult run: 0 ns on 0 PEs, peak scratch 0 B of")
 
 
 def test_repr_of_a_run_that_was_stopped() -> None:
@@ -447,7 +448,7 @@ def test_repr_of_a_run_that_was_stopped() -> None:
     assert run.completion.error is error
     assert str(run.completion) == "ScratchOverflowError: TLContext scratch overflow: K"
     assert repr(run) == (
-        "<RunResult my_kernel: ScratchOverflowError at 620 ns, peak scratch 5 152 of 1 048 576 B (0.49 %)>"
+        "<RunResult my_kernel: ScratchOverflowError at 620 ns, peak scratch 5 152 B of 1 048 576 B (0.49 %)>"
     )
     assert "TLContext scratch overflow: K" in run._repr_html_()
     assert str(Completion()) == "ok"
@@ -460,7 +461,7 @@ def test_html() -> None:
     for part in (
         "my_kernel on ahbm",
         "620 ns on 1 PE",
-        "5 152 of 1 048 576 B (0.49 %)",
+        "5 152 B of 1 048 576 B (0.49 %)",
         "7 680 B, 12.4 of 256 GB/s",
     ):
         assert part in text

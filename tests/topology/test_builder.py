@@ -162,8 +162,8 @@ def test_to_dict_is_plain_and_complete() -> None:
 def test_summary() -> None:
     assert resolve_topology("tiny").summary() == (
         "tiny: 4 PEs = 1 SIP x 2x1 cubes x 2x1 PEs\n"
-        "each PE: 1048576 B scratch; HBM 256 GB/s at 85 %, 100 ns; 16x16x16 tile, 8192 GFLOP/s; 128 math lanes; "
-        "1 GHz\n"
+        "each PE: 1 048 576 B scratch; HBM 256 GB/s at 85 %, 100 ns; 16x16x16 native tile, 8 192 GFLOP/s; "
+        "128 math lanes; 1 GHz\n"
         "links: PE 64 GB/s 5 ns, cube 256 GB/s 10 ns, SIP 400 GB/s 936 ns\n"
         "issue blocking; 4 cycles dispatch; 4 message slots"
     )
@@ -171,7 +171,7 @@ def test_summary() -> None:
     assert repr(resolve_topology("single_pe")) == "<Topology single_pe: 1 PE>"
     assert "taken as infinitely wide" in resolve_topology("tiny").with_wide_links().summary()
     systolic = resolve_topology({"base": "tiny", "pe.gemm.model": "systolic", "pe.gemm.rows": 32})
-    assert "32x16 systolic array, 1024 GFLOP/s" in systolic.summary()
+    assert "32x16 systolic array, 1 024 GFLOP/s" in systolic.summary()
 
 
 def test_the_examples_of_the_docstrings() -> None:
