@@ -106,9 +106,11 @@ def memory_frame(memory: MemoryLog) -> pd.DataFrame:
 def tile_frame(tiles: TileLog) -> pd.DataFrame:
     """One row a tile, ordered by (start_ps, pe, issue).
 
-    Columns: ``tile`` (its label), ``pe``, ``scope`` (its path), ``rows_start rows_stop keys_start keys_stop`` (Int64:
-    global query and key ranges), ``bytes_in bytes_out hbm_bytes flops ops peak_scratch start_ps end_ps`` (int64),
-    ``start_ns dur_ns`` (float64), ``first_row last_row`` (int64: its opening and closing rows).
+    What most people look for stands first. Columns: ``tile`` (its label), ``pe``, ``keys_start keys_stop`` (Int64: the
+    keys it handles, by global number), ``bytes_in`` (read from HBM), ``flops ops`` (of its products; operations),
+    ``peak_scratch`` (int64, bytes), ``start_ns end_ns dur_ns`` (float64), ``rows_start rows_stop`` (Int64: the query
+    rows), ``bytes_out hbm_bytes start_ps end_ps`` (int64), ``scope`` (its path), ``first_row last_row`` (int64: its
+    opening and closing rows).
     """
     c, scopes = tiles.columns, tiles.rows.scopes
     chosen = c["scope"].tolist()
@@ -117,13 +119,14 @@ def tile_frame(tiles: TileLog) -> pd.DataFrame:
     return _frame({
         "tile": _category(label_codes, labels),
         "pe": c["pe"],
-        "scope": _category(path_codes, paths),
-        **{name: _nullable(c[name]) for name in ("rows_start", "rows_stop", "keys_start", "keys_stop")},
-        **{name: c[name] for name in ("bytes_in", "bytes_out", "hbm_bytes", "flops", "ops", "peak_scratch")},
-        "start_ps": c["start_ps"],
-        "end_ps": c["end_ps"],
+        **{name: _nullable(c[name]) for name in ("keys_start", "keys_stop")},
+        **{name: c[name] for name in ("bytes_in", "flops", "ops", "peak_scratch")},
         "start_ns": c["start_ps"] / 1000,
+        "end_ns": c["end_ps"] / 1000,
         "dur_ns": (c["end_ps"] - c["start_ps"]) / 1000,
+        **{name: _nullable(c[name]) for name in ("rows_start", "rows_stop")},
+        **{name: c[name] for name in ("bytes_out", "hbm_bytes", "start_ps", "end_ps")},
+        "scope": _category(path_codes, paths),
         "first_row": c["first_row"],
         "last_row": c["last_row"],
     })  # fmt: skip

@@ -63,21 +63,22 @@ MEMORY_DTYPES = {
 TILE_DTYPES = {
     "tile": "category",
     "pe": "int64",
-    "scope": "category",
-    "rows_start": "Int64",
-    "rows_stop": "Int64",
     "keys_start": "Int64",
     "keys_stop": "Int64",
     "bytes_in": "int64",
-    "bytes_out": "int64",
-    "hbm_bytes": "int64",
     "flops": "int64",
     "ops": "int64",
     "peak_scratch": "int64",
+    "start_ns": "float64",
+    "end_ns": "float64",
+    "dur_ns": "float64",
+    "rows_start": "Int64",
+    "rows_stop": "Int64",
+    "bytes_out": "int64",
+    "hbm_bytes": "int64",
     "start_ps": "int64",
     "end_ps": "int64",
-    "start_ns": "float64",
-    "dur_ns": "float64",
+    "scope": "category",
     "first_row": "int64",
     "last_row": "int64",
 }
@@ -256,6 +257,7 @@ def test_values_of_the_tile_frame() -> None:
     assert tiles["ops"].tolist() == by_tile.size().tolist()
     assert tiles["peak_scratch"].max() == memory["cursor_after"].max()
     assert (tiles["dur_ns"] * 1000 == tiles["end_ps"] - tiles["start_ps"]).all()
+    assert (tiles["end_ns"] * 1000 == tiles["end_ps"]).all()
     assert len(skipped) == 0
 
 
