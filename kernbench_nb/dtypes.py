@@ -123,6 +123,6 @@ def resolve_dtype(spec: Any) -> DType:
         key = str(spec)
     if found is None:
         near = difflib.get_close_matches(key, _BY_NAME, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise DTypeError(f"unknown dtype {spec!r}{hint} Known: {', '.join(t.name for t in DTYPES)}.")
     return found

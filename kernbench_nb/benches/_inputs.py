@@ -94,6 +94,15 @@ def look_at(
             raise ShapeError(
                 f"{name} must have shape (tokens, heads, d), or (tokens, heads * d) with h_q= and h_kv=; got {x.shape}"
             )
+    ranks = {x.ndim for x, given in zip(arrays, (h_q, h_kv, h_kv), strict=True) if given is None}
+    if ranks == {2, 3}:
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in zip("qkv", arrays, strict=True))
+        flat = next(name for name, x in zip("qkv", arrays, strict=True) if x.ndim == 2)
+        hint = " For one token of rank 3 write q[-1:], not q[-1]." if flat == "q" else ""
+        raise ShapeError(
+            f"got {shapes}: of rank 2, {flat} means (tokens, heads * d), with the number of heads in "
+            f"{'h_q=' if flat == 'q' else 'h_kv='}; of rank 3, (tokens, heads, d).{hint}"
+        )
     heads = [h_q, h_kv, h_kv]
     shaped = []
     for name, x, given in zip("qkv", arrays, heads, strict=True):

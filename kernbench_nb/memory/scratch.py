@@ -279,18 +279,20 @@ class ScratchAllocator:
 
     def _advice(self, nbytes: int, align: int, rows: int, blocks: list[Block]) -> str:
         fits = max(self.end - self.base - round_up(self.cursor, align), 0) & -align
-        smaller = f"ask for at most {fits:,} B"
-        if rows > 1:
-            smaller += f" ({fits // (nbytes // rows)} of its {rows} rows)"
+        smaller = f"ask for at most {fits:,} B" if fits else ""
+        if rows > 1 and (whole := fits // (nbytes // rows)):
+            smaller += f" ({whole} of its {rows} rows)"
+        instead = f"; or {smaller}" if smaller else ""
         if nbytes > self.capacity:
-            return f"It is larger than the whole scratch: use smaller tiles; {smaller}."
+            smaller = f"; {smaller}" if smaller else ""
+            return f"It is larger than the whole scratch: use smaller tiles{smaller}."
         given = self.arena.owner.depth or any(b.arena == "scoped" for b in blocks)
         if not given:
             return (
                 "Nothing was given back so far: open a tl.scratch_scope() around the tile, so that its temporaries "
-                f"go when it ends, and tl.copy_to what must survive into handles made before it; or {smaller}."
+                f"go when it ends, and tl.copy_to what must survive into handles made before it{instead}."
             )
-        return f"Use a smaller tile, or close scopes whose tiles are done before this request; or {smaller}."
+        return f"Use a smaller tile, or close scopes whose tiles are done before this request{instead}."
 
     # -- scopes ------------------------------------------------------------------------------------------------
 

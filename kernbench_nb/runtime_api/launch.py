@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from kernbench_nb.ccl.sfr_config import (
 )
 from kernbench_nb.errors import DTypeError, KernbenchError, PlacementError
 from kernbench_nb.memory.scratch import CHECKS
+from kernbench_nb.runtime_api.places import place_of_error
 from kernbench_nb.runtime_api.record import Recorder
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.tensor import WholeTensor
@@ -42,6 +44,7 @@ def run_kernel(
     shared_slices: frozenset[int] = frozenset(),
     scratch_checks: str = "raise",
     recorder: Recorder | None = None,
+    options: Sequence[str] = (),
 ) -> None:
     """Run a kernel on every PE of a grid.
 
@@ -61,6 +64,8 @@ def run_kernel(
         Safety level.
     recorder
         Keeps values at the end of each tile.
+    options
+        Keyword arguments of the caller itself: a misspelt one arrives here as one of the kernel's.
 
     Raises
     ------
@@ -72,7 +77,7 @@ def run_kernel(
     topology = engine.topology
     sips, cubes, pes = grid
     calls = {pe: arguments(pe) for pe in members(topology, grid)}
-    _check_call(kernel, *calls[0])
+    _check_call(kernel, *calls[0], options)
     here = _invoke.__code__
 
     def program_on(sip: int, cube: int, pe: int) -> Callable[[Any], None]:
@@ -96,7 +101,8 @@ def run_kernel(
                 _invoke(kernel, args, more, tl)
                 port.finish(tl.finish())
             except KernbenchError as error:  # the kernel's own errors arrive as they are
-                error.add_note(f"(on PE {port.pe}, at {tl.now_ps:,} ps)")
+                place = place_of_error(error, here)
+                error.add_note(f"on PE {port.pe}, at {tl.now_ps:,} ps{f', in {place}' if place else ''}")
                 raise
             finally:
                 tl.release()
@@ -117,17 +123,36 @@ def _invoke(kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, 
     kernel(*args, **more, tl=tl)
 
 
-def _check_call(kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, Any]) -> None:
+def _check_call(
+    kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, Any], options: Sequence[str]
+) -> None:
     """Check that the kernel takes these arguments and ``tl``: an error here comes before anything runs."""
     try:
         signature = inspect.signature(kernel)
     except ValueError:  # a callable that does not say what it takes
         return
+    name = f"{getattr(kernel, '__name__', kernel)}{signature}"
+    parameters = signature.parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        if "tl" not in parameters or parameters["tl"].kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise TypeError(
+                f"a kernel needs a parameter named tl, keyword-only or the last one, by which it sees its PE: "
+                f"def {getattr(kernel, '__name__', 'kernel')}(..., *, tl). The kernel is {name}."
+            )
+        known = [*options, *(p for p in parameters if p != "tl")]
+        for given in more:
+            if given not in parameters:
+                near = difflib.get_close_matches(given, known, n=1)
+                hint = f"; did you mean {near[0]}=?" if near else "."
+                choice = f" The launch itself takes {', '.join(f'{o}=' for o in options)}." if options else ""
+                raise TypeError(
+                    f"got an unexpected keyword argument {given!r}{hint} The kernel is {name}.{choice}"
+                )
     try:
         signature.bind(*args, **more, tl=None)
     except TypeError as error:
         raise TypeError(
-            f"{error}: the kernel is {getattr(kernel, '__name__', kernel)}{signature}, and was given {len(args)} "
+            f"{error}: the kernel is {name}, and was given {len(args)} "
             f"positional arguments{''.join(f', {name}=' for name in more)}; tl= is added to them."
         ) from None
 
@@ -172,11 +197,18 @@ def pe_grid(topology: Topology, pes: Any, cubes: Any) -> Grid:
         cubes = pes // per_cube
     cubes = int(cubes)
     if pes % cubes:
-        raise PlacementError(f"pes={pes} counts all PEs and does not divide over cubes={cubes}.")
+        near = [
+            str(n) for n in (pes // cubes * cubes, (pes // cubes + 1) * cubes) if 0 < n <= cubes * per_cube
+        ]
+        raise PlacementError(
+            f"pes={pes} counts all PEs and does not divide over cubes={cubes}"
+            f"{'; say pes=' if near else ''}{' or '.join(near)}."
+        )
     each = pes // cubes
     if each > per_cube:
         raise PlacementError(
-            f"pes={pes} on cubes={cubes} is {each} a cube; {topology.name!r} has {per_cube}."
+            f"pes={pes} on cubes={cubes} is {each} a cube; {topology.name!r} has {per_cube}, so say "
+            f"pes={cubes * per_cube} or fewer, or cubes={-(-pes // per_cube)} or more."
         )
     if cubes <= per_sip:
         return 1, cubes, each
@@ -206,19 +238,22 @@ def launch(
     Parameters
     ----------
     kernel
-        A function of tensors and numbers, and of ``tl``; one instance runs on each PE.
+        A function of tensors and numbers, and of a parameter named ``tl``, keyword-only or the last one; one instance
+        runs on each PE.
     args
         Arrays become tensors that every PE sees whole (each access is charged to the accessing PE's own HBM slice),
         named after the kernel's parameters. What the kernel stores is written back into the arrays. Everything else
-        is passed on as it is.
+        is passed on as it is, tuples among it; a list of values must be made an array with np.asarray.
     pes, cubes
-        PEs in all, and over how many cubes; see `pe_grid`.
+        PEs in all, and over how many cubes. Up to one cube's PEs stand in one cube, more must fill whole cubes,
+        unless `cubes` says otherwise; `cubes` alone is one PE in each.
     topology
         Preset name, path, mapping or topology; None is ``ahbm``.
     data
         False runs in timing mode: no values, the same times.
     scratch_checks
-        ``"raise"``, ``"poison"`` or ``"off"``.
+        ``"raise"`` finds uses of scratch that was given back, never written or still in flight; ``"poison"`` only
+        overwrites what is given back, with NaN in floats; ``"off"`` does neither.
     record, max_record_bytes
         ``"tiles"`` keeps values at the end of each tile, up to that many bytes.
     wide_links
@@ -229,12 +264,37 @@ def launch(
     Returns
     -------
     RunResult
-        ``run.outputs`` are the tensors after the run, in order of the arguments.
+        ``run.outputs`` are the tensors after the run, in order of the arguments; ``run.output`` is the only one that
+        the kernel stored to, and an error if it stored to several or none.
+
+    Notes
+    -----
+    A tensor argument arrives as a pointer to its first element, rows one after the other. ``ptr + n`` is n elements
+    further; there is no shape, so pass sizes as numbers. ``tl.load(ptr + start, shape, strides=...)`` takes a block,
+    with the step between elements of each dimension in `strides` (a column of an (n, m) array: shape ``(n,)``, strides
+    ``(m,)``). Where `mask` is false nothing is read or written: `other` says what such lanes hold, poison without it.
+
+    Examples
+    --------
+    Rows of a matrix minus their maximum, in tiles of 4 rows; the last tile is masked.
+
+    >>> import numpy as np
+    >>> def shifted(x, out, n, m, *, tl):
+    ...     for start in range(0, n, 4):
+    ...         with tl.scratch_scope(f"rows {start}", kind="tile"):
+    ...             inside = (tl.arange(0, 4) + start < n)[:, None]
+    ...             rows = tl.load(x + start * m, (4, m), mask=inside, other=0.0)
+    ...             tl.store(out + start * m, rows - rows.max(1, keep_dims=True), mask=inside)
+    >>> x = np.arange(18, dtype=np.float32).reshape(6, 3)
+    >>> out = np.empty_like(x)
+    >>> run = launch(shifted, x, out, 6, 3)
+    >>> out[5].tolist(), len(run.tiles)
+    ([-2.0, -1.0, 0.0], 2)
 
     Raises
     ------
     TypeError
-        If the kernel does not take these arguments; before anything runs.
+        If the kernel does not take these arguments, or a list stands for an array; before anything runs.
     ValueError
         If the kernel stored to an array that is read-only; no array is written then.
     Exception
@@ -253,6 +313,11 @@ def launch(
     def wrap(name: str, value: Any) -> Any:
         """What the kernel gets for an argument; an array that is given twice is one tensor, as memory would be."""
         if not isinstance(value, np.ndarray):
+            if isinstance(value, list) and value and isinstance(value[0], (list, float, np.floating)):
+                raise TypeError(
+                    f"argument {name!r} is a list; only numpy arrays become tensors in HBM: pass np.asarray(...), of "
+                    "a dtype such as np.float32."
+                )
             return value
         twin = next((tensors[n] for n, array in arrays.items() if array is value), None)
         arrays[name] = value
@@ -294,12 +359,16 @@ def launch(
             shared_slices=frozenset(everyone if len(everyone) > 1 else ()),
             scratch_checks=scratch_checks,
             recorder=recorder,
+            options=_OPTIONS,
         )
         _write_back(arrays, tensors)
     except Exception as error:
         attach(error, result)
         raise
     return result(None)
+
+
+_OPTIONS = [p.name for p in inspect.signature(launch).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
 def _write_back(arrays: Mapping[str, np.ndarray[Any, Any]], tensors: Mapping[str, WholeTensor]) -> None:

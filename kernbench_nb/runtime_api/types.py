@@ -34,7 +34,7 @@ def resolve_device(spec: str | Device | None = None) -> Device:
     if spec is None or spec == "sim":
         return Device()
     near = difflib.get_close_matches(str(spec), ["sim"], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ValueError(
         f"unknown device {spec!r}{hint} The only one is 'sim', the simulated machine (also None)."
     )

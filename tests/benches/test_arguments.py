@@ -38,6 +38,18 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @by_entry
+def test_a_token_that_lost_its_dimension(entry: Any) -> None:
+    q, k, v = arrays(h_kv=1)
+    text = r"got q \(6, 8\), k \(9, 1, 8\), .* of rank 2, q means \(tokens, heads \* d\), .* h_q=; .* q\[-1:\], not"
+    with pytest.raises(ValueError, match=text):
+        entry(q[-1], k, v)
+    with pytest.raises(
+        ValueError, match=r"of rank 2, k means \(tokens, heads \* d\), .* in h_kv=; .* d\)\.$"
+    ):
+        entry(q, k.reshape(9, 8), v)
+
+
+@by_entry
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [

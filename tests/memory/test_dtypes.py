@@ -67,5 +67,5 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
     ):
         resolve_dtype("flaot16")
     for odd in ("complex64", np.complex64, np.uint64, object(), 3.5):
-        with pytest.raises(DTypeError, match=r"unknown dtype .*Known: f16, bf16"):
+        with pytest.raises(DTypeError, match=r"unknown dtype .*\. Known: f16, bf16"):
             resolve_dtype(odd)

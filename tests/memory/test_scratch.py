@@ -143,6 +143,23 @@ def test_without_any_scope_the_advice_is_to_open_one() -> None:
     assert text.endswith("ask for at most 16 B.")
 
 
+def test_nothing_is_offered_where_nothing_is_free() -> None:
+    pool = ScratchAllocator(KIB)
+    pool.alloc(KIB)
+    assert str(overflow(pool, 100, rows=10)).endswith(
+        "copy_to what must survive into handles made before it."
+    )
+    assert str(overflow(pool, 2 * KIB, rows=64)).endswith("larger than the whole scratch: use smaller tiles.")
+    with pool.scope():
+        assert str(overflow(pool, 100)).endswith("whose tiles are done before this request.")
+
+
+def test_no_rows_are_offered_where_not_one_fits() -> None:
+    pool = ScratchAllocator(KIB)
+    pool.alloc(KIB - 16)
+    assert str(overflow(pool, 320, rows=10)).endswith("; or ask for at most 16 B.")
+
+
 def test_the_tile_that_the_advice_offers_fits_exactly() -> None:
     pool = ScratchAllocator(KIB)
     pool.alloc(300)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -165,6 +167,10 @@ def test_congestion_of_ones_own_kernel() -> None:
     assert kb.launch(vector_add, ones(), ones(), ones(), 8).congestion_impact() == 0
 
 
+def test_the_example_of_the_docstring() -> None:
+    assert doctest.testmod(sys.modules["kernbench_nb.runtime_api.launch"]) == (0, 6)
+
+
 # -- calls that are refused --------------------------------------------------------------------------------------
 
 
@@ -173,8 +179,15 @@ def test_congestion_of_ones_own_kernel() -> None:
     [
         (lambda: kb.launch(vector_add, ones(), ones(), ones()), r"missing .*'n': the kernel is vector_add\(a"),
         (lambda: kb.launch(vector_add, ones(), ones(), ones(), 8, 9), r"too many positional .*was given 5 positional"),
-        (lambda: kb.launch(vector_add, ones(), ones(), ones(), 8, pe=4), r"unexpected keyword argument 'pe'.*, pe="),
-        (lambda: kb.launch(lambda x: None, ones()), r"unexpected keyword argument 'tl'"),
+        (lambda: kb.launch(vector_add, pe=4), r"unexpected keyword argument 'pe'; did you mean pes=\?"),
+        (lambda: kb.launch(vector_add, topologie=1), r"argument 'topologie'; did you mean topology=\?"),
+        (lambda: kb.launch(vector_add, out_=ones()), r"argument 'out_'; did you mean out=\? The kernel is vector_add"),
+        (lambda: kb.launch(vector_add, zzz=1), r"'zzz'\. The kernel is .* The launch itself takes pes=, cubes=, topo"),
+        (lambda: kb.launch(lambda x: None, ones()), r"needs a parameter named tl, keyword-only .* is <lambda>\(x\)"),
+        (lambda: kb.launch(lambda tl, /: None), r"a kernel needs a parameter named tl, keyword-only or the last one"),
+        (lambda: kb.launch(vector_add, [1.0], ones(), ones(), 1), r"argument 'a' is a list; .* np\.asarray"),
+        (lambda: kb.launch(vector_add, [[1, 2]], ones(), ones(), 1), r"argument 'a' is a list; .* np\.asarray"),
+        (lambda: kb.launch(vector_add, ones(), b=[1.0]), r"argument 'b' is a list; .* np\.asarray"),
         (lambda: kb.launch(vector_add, ones(), ones(), ones(), 8, a=1), r"multiple values for argument 'a'"),
         (lambda: kb.launch(vector_add, ones(dtype=np.uint64), ones(), ones(), 8), r"argument 'a': unknown dtype"),
         (lambda: kb.launch(vector_add, np.array(["x"]), ones(), ones(), 8), r"argument 'a': unknown dtype"),
@@ -191,7 +204,11 @@ def test_wrong_calls(call: Callable[[], Any], text: str) -> None:
         ({"pes": 0}, "pes must be a whole number from 1 on, got 0"),
         ({"cubes": "2"}, "cubes must be a whole number from 1 on, got '2'"),
         ({"pes": 9}, "multiple of that, such as 8 or 16"),
-        ({"pes": 6, "cubes": 4}, "does not divide over cubes=4"),
+        ({"pes": 6, "cubes": 4}, "does not divide over cubes=4; say pes=4 or 8."),
+        ({"pes": 7, "cubes": 2}, "does not divide over cubes=2; say pes=6 or 8."),
+        ({"pes": 1, "cubes": 2}, "does not divide over cubes=2; say pes=2."),
+        ({"pes": 17, "cubes": 2}, "does not divide over cubes=2; say pes=16."),
+        ({"pes": 24, "cubes": 2}, "has 8, so say pes=16 or fewer, or cubes=3 or more"),
         ({"pes": 300}, "topology 'ahbm' has 256 PEs, in 32 cubes of 8"),
         ({"pes": 2, "topology": "single_pe"}, "'single_pe' has 1 PEs"),
         ({"scratch_checks": "maybe"}, "scratch_checks must be one of raise, poison, off"),

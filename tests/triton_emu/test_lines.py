@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,15 @@ import numpy as np
 import pytest
 
 import kernbench_nb as kb
-from kernbench_nb.errors import ShapeError, UseAfterScopeError
+from kernbench_nb.errors import (
+    DTypeError,
+    MessageError,
+    OutOfBoundsError,
+    ScopeOrderError,
+    ScratchOverflowError,
+    ShapeError,
+    UseAfterScopeError,
+)
 
 ONES = np.ones((4, 4), np.float32)
 Row = tuple[str, str, str, str | None]
@@ -98,6 +107,28 @@ def test_in_a_shared_function_the_line_is_its_own_and_the_kernels_stands_above()
         *calls("second"),
         *calls("loop"),
         *calls("loop"),
+    ]
+
+
+def test_lines_in_a_loop_are_the_same_each_time() -> None:
+    def kernel(p: Any, *, tl: Any) -> None:
+        x = tl.load(p, (4, 4))  # @load
+        for _ in range(3):
+            y = x * 2.0  # @mul
+            with tl.scratch_scope():  # @scope
+                z = deeper(tl, y)  # @call
+                w = z.sum(0)  # @sum
+        del w
+
+    assert rows(kernel) == [
+        ("dma_read", "load", "load", "x"),
+        *[
+            ("mul", "mul", "mul", "y"),
+            ("exp", "deeper-exp", "call", "z"),
+            ("add", "deeper-add", "call", None),
+            ("sum", "sum", "sum", "w"),
+        ]
+        * 3,
     ]
 
 
@@ -321,7 +352,48 @@ def test_an_error_says_on_which_pe_and_when() -> None:
         kb.launch(kernel, ONES.copy(), pes=3)
     (note,) = caught.value.__notes__
     run: Any = caught.value.run
-    assert note == f"(on PE 2, at {max(r.end_ps for r in run.op_log if r.pe == 2):,} ps)"
+    at = kernel.__code__.co_firstlineno + 4
+    assert note == (
+        f"on PE 2, at {max(r.end_ps for r in run.op_log if r.pe == 2):,} ps, in kernel, line {at}: "
+        "tl.zeros((2,)) + tl.zeros((3,))"
+    )
+    assert "PE 2" not in str(caught.value)
+
+
+def beyond(tl: Any, p: Any) -> Any:
+    return tl.load(p + 16, (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "line"),
+    [
+        (lambda tl, p: tl.load(p, (4, 4)).to("f33"), DTypeError, r"<lambda>, line \d+, called from kernel, line \d+"),
+        (lambda tl, p: tl.store(p + 1, tl.zeros((4, 4))), OutOfBoundsError, r"<lambda>, line \d+, called"),
+        (beyond, OutOfBoundsError, r"beyond, line \d+, called from kernel, line \d+: return tl\.load\(p \+ 16, \(4, 4"),
+        (lambda tl, p: tl.zeros((1 << 20,)), ScratchOverflowError, r"<lambda>, line"),
+        (lambda tl, p: tl.send("nowhere", tl.zeros((1,))), MessageError, r"<lambda>, line"),
+    ],
+)  # fmt: skip
+def test_every_error_of_the_package_has_its_place_in_the_kernel_once(
+    use: Any, error: type[Exception], line: str
+) -> None:
+    def kernel(p: Any, *, tl: Any) -> None:
+        use(tl, p)
+
+    with pytest.raises(error) as caught:
+        kb.launch(kernel, ONES.copy(), pes=2)
+    (note,) = caught.value.__notes__
+    assert re.match(rf"on PE [01], at [\d,]+ ps, in {line}", note)
+    assert note in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_error_after_the_kernel_has_no_place_in_it() -> None:
+    def kernel(p: Any, *, tl: Any) -> None:
+        tl.scratch_scope("left open").__enter__()
+
+    with pytest.raises(ScopeOrderError) as caught:
+        kb.launch(kernel, ONES.copy())
+    assert caught.value.__notes__ == ["on PE 0, at 0 ps"]
 
 
 def test_an_error_in_a_shared_function_names_both_lines() -> None:

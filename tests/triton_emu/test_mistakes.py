@@ -115,7 +115,11 @@ MISTAKES: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]]
         AttributeError,
         r"a RecvFuture has no \.exp: " + NOT_YET,
     ),
-    "float of several": (lambda x, t, tl: float(t), ValueError, r"float\(\) of .*: a tile of 8 elements is no single number; reduce it first \(tl\.max"),
+    "float of several": (
+        lambda x, t, tl: float(t),
+        ValueError,
+        r"float\(\) of .*: a tile of 8 elements is no single number; reduce it first \(tl\.max",
+    ),
     "item of several": (lambda x, t, tl: t.item(), ValueError, r"item\(\) of .* take one element by index"),
     "a name that is wrong": (
         lambda x, t, tl: tl.load(x, shap=(8,)),

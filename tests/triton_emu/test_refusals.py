@@ -111,17 +111,7 @@ def test_an_overflow_is_a_row_with_what_was_wanted_and_the_line() -> None:
     lines = str(caught.value).splitlines()
     assert lines[0] == "TLContext scratch overflow: scores f32[8x8] wants 256 B, 0 B free of 1,024 B."
     assert lines[1] == "Live now, largest first (2 in all, 1,024 B in use):"
-    assert (
-        lines[2].split("  ")[-4:]
-        == [
-            "x",
-            "f32[128]",
-            "persistent arena",
-            f"kernel:{line + 1}",
-        ]
-        or True
-    )
     assert f"512 B  x  f32[128]  persistent arena  kernel:{line + 1}  x = tl.zeros((128,), name=" in lines[2]
     assert f"512 B  y  f32[128]  scoped arena 'tile 4'  kernel:{line + 3}  y = tl.exp(x)" in lines[3]
-    assert "(0 of its 8 rows)" in lines[4]
+    assert "at most" not in str(caught.value)  # nothing is free
     assert tl.scratch.cursor == 512  # the scope has ended; x is persistent
