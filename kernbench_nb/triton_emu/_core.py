@@ -247,7 +247,7 @@ class Core(Checks):
                 f"{remedy(value) or '; load or create it as a tile first.'}"
             )
         key = (dtype, value.__class__, value)
-        found = self._constants.get(key) if value else None  # 0.0 and -0.0 are equal, and not the same
+        found = self._constants.get(key)
         if found is None:
             found = Handle()
             found.addr = -1
@@ -257,7 +257,7 @@ class Core(Checks):
             if self._data:
                 found.arr = np.empty((), dtype.np)
                 numerics.convert(found.arr, np.asarray(value))
-            if value:
+            if value:  # 0.0 and -0.0 are equal, and not the same
                 self._constants[key] = found
         return found
 

@@ -160,7 +160,9 @@ class ContextMachine(RuleBasedStateMachine):
             return
         self.count += 1
         coming = np.arange(dst.handle.numel).reshape(dst.handle.shape) + self.count
-        dst.future = self.tl.load_async(pointer(coming, "f32"), dst.handle.shape, out=dst.handle)
+        k = pointer(coming, "f32")
+        dst.future = self.tl.load_async(k, dst.handle.shape, out=dst.handle)
+        self.tl.store(k, -1.0)
         dst.coming = coming
 
     @rule(which=pick)

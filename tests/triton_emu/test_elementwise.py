@@ -537,6 +537,14 @@ def test_fma_next_to_a_tie() -> None:
     one = np.array([1 + 2**-23, 1, 1 - 2**-24], np.float32)
     got = result("fma", x, one, np.array([1, 1, 1], np.float32)).numpy()
     assert got.tolist() == [1 + 2**-23, 1, 1]
+    # the product is 2**-24 less 2**-70: of the sum, f64 makes a tie that rounds up
+    below = result(
+        "fma",
+        np.array([2**-12 * (1 + 2**-23)], np.float32),
+        np.array([2**-12 * (1 - 2**-23)], np.float32),
+        np.array([1 + 2**-23], np.float32),
+    )
+    assert below.item() == 1 + 2**-23
     tiny = np.array([2**-100], np.float32)
     assert result("fma", tiny, tiny, np.array([1 + 2**-23], np.float32)).item() == 1 + 2**-23
 

@@ -184,6 +184,10 @@ def test_a_load_takes_the_bytes_as_they_are_when_it_is_issued() -> None:
     tl.store(k, 7.0)
     masked = tl.load_async(k, (8,), mask=tl.arange(0, 8) < 4, other=-1.0)
     tl.store(k + 1, 55.0)
+    into = tl.load_async(k, (8,), out=tl.empty((8,), "f64"))
+    tl.store(k + 1, 54.0)
+    assert into.wait().numpy().tolist() == [7, 55, 99, 99, 99, 99, 6, 7]
+    tl.store(k + 1, 55.0)
     assert [f.wait().numpy().tolist() for f in (late, early, masked)] == [
         [0, 1, 99, 99, 99, 99, 6, 7],
         [0, 1, 2, 3, 4, 5, 6, 7],

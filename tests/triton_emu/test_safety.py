@@ -107,6 +107,8 @@ def test_in_timing_mode_too(name: str) -> None:
 def test_the_error_says_who_what_where_and_who_has_the_bytes_now() -> None:
     tl = context()
 
+    put(tl, np.ones(4))  # lies below, and has nothing to do with it
+
     def kernel() -> None:
         with tl.scratch_scope("tile 3"):
             t = tl.full((8, 16), 1.0, "f32")
