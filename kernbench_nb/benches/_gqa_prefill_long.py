@@ -85,7 +85,7 @@ def gqa_prefill_long_kernel(
     -----
     Both messages of a step are sent before one is received, so a direction needs two slots (``pe.ipc.slots``).
     Each step of the ring costs ``max(C + 4 D, X)``: a fold C, two sends and two receives of dispatch D, or the
-    transfer X of the next block, whichever is longer (machine.md 8).
+    transfer X of the next block, whichever is longer (`topology/costs.py`, `ring_ps`).
     """
     cube = tl.program_id(1)
     check_word("direction", direction, "next", "prev")

@@ -1,7 +1,7 @@
 """The entry points that a notebook types: arrays in, `RunResult` out.
 
 Each function here checks its arguments and says what is to run; `entry_point` runs it. All of them take the fields of
-`Options` too: ``data``, ``scratch_checks``, ``record``, ``max_record_bytes``, ``wide_links``.
+`Options` (`benches/_run.py`) too: ``data``, ``scratch_checks``, ``record``, ``max_record_bytes``, ``wide_links``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def decode(
     topology
         Preset name, path, mapping or topology.
     data, scratch_checks, record, max_record_bytes, wide_links
-        See `Options`.
+        As in `kb.launch`.
 
     Returns
     -------

@@ -44,7 +44,7 @@ Plan = tuple[tuple[LinkUse, int, int], ...]
 class Fabric:
     """All links of a machine, with their reservations.
 
-    A message reserves the links of its route when it is sent (machine.md, section 5; the formula is
+    A message reserves the links of its route when it is sent (the formula is
     `costs.link_pass`): its head goes on as soon as a link is free, its tail follows when the slowest link so far has
     passed it. Alone it takes ``sum(latency) + n / min(b)``.
 

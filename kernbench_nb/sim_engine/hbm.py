@@ -10,7 +10,7 @@ __all__ = ["Slice"]
 class Slice:
     """What one PE's HBM slice has served so far.
 
-    An access starts at ``max(arrived, free)`` and occupies the channel for B (machine.md, section 4). `Port` reads
+    An access starts at ``max(arrived, free)`` and occupies the channel for B (`costs.queue_ps`). `Port` reads
     and sets `free_ps` and counts in `sizes` by itself, since it does so for every load.
 
     Attributes

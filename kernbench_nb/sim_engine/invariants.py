@@ -1,4 +1,4 @@
-"""What must hold after every run (machine.md, section 10): no resource does more than the time allows."""
+"""What must hold after every run: no resource does more than the time allows."""
 
 from __future__ import annotations
 

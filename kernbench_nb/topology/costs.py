@@ -67,10 +67,10 @@ Rate = int | Fraction
 SLOW_OPS = frozenset(
     ("exp", "exp2", "log", "log2", "div", "sqrt", "rsqrt", "sigmoid", "erf", "sin", "cos", "pow")
 )
-"""Math operations that take `slow_cycles` a lane group; all others take one (machine.md, default numbers)."""
+"""Math operations that take `slow_cycles` a lane group; all others take one."""
 
 SOFTMAX_PARTS = ("max", "sub", "exp", "sum", "div")
-"""What one `softmax` does, in order; `max` and `sum` are reductions (machine.md, section 3)."""
+"""What one `softmax` does, in order; `max` and `sum` are reductions."""
 
 
 # Whole numbers ----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def gemm_cycles(
     """Cycles of a matrix product `(batch, m, k) @ (batch, k, n)` on an engine with a native tile.
 
     `batch * ceil(m/tile_m) * ceil(n/tile_n) * ceil(k/tile_k) + depth`: one native tile a cycle; a batch
-    multiplies the product, not the depth of the pipeline (machine.md, section 2).
+    multiplies the product, not the depth of the pipeline.
     """
     return batch * ceil_div(m, tile_m) * ceil_div(n, tile_n) * ceil_div(k, tile_k) + depth
 
@@ -129,8 +129,7 @@ def systolic_cycles(batch: int, m: int, n: int, k: int, *, rows: int, cols: int)
     """Cycles of the same product on an output-stationary systolic array of `rows` x `cols`.
 
     `batch * F*k + 2*rows + cols - 2` with `F = ceil(m/rows) * ceil(n/cols)` folds: each fold streams k
-    operands through, filling and draining the array is paid once (machine.md, section 2; SCALE-Sim's closed
-    form).
+    operands through, filling and draining the array is paid once (SCALE-Sim's closed form).
     """
     folds = ceil_div(m, rows) * ceil_div(n, cols)
     return batch * folds * k + 2 * rows + cols - 2
@@ -160,7 +159,7 @@ def reduce_cycles(n: int, *, lanes: int, per_group: int, fill: int) -> int:
 def softmax_cycles(n: int, *, lanes: int, slow: int, fill: int) -> int:
     """Cycles of `softmax` over n elements: the sum of its five parts, with one fill for all.
 
-    Max, sub, exp, sum, div (machine.md, section 3): `fill + ceil(n/lanes) * (1 + 1 + slow + 1 + slow) + 2 *
+    Max, sub, exp, sum, div: `fill + ceil(n/lanes) * (1 + 1 + slow + 1 + slow) + 2 *
     ceil(log2(lanes))`.
     """
     per_group = sum(slow if part in SLOW_OPS else 1 for part in SOFTMAX_PARTS)
@@ -179,7 +178,7 @@ def hbm_busy_ps(nbytes: int, *, setup_ns: Rate, peak_gb_per_s: Rate, efficiency_
     """B: how long one access occupies its HBM slice, `setup + bytes / (efficiency * peak)`.
 
     A GB/s is a byte a nanosecond. The latency is not part of B: it is pipelined and never occupies the
-    channel (machine.md, section 4).
+    channel.
     """
     rate = Fraction(peak_gb_per_s) * Fraction(efficiency_percent) / 100
     total = (Fraction(setup_ns) + nbytes / rate) * 1000
@@ -210,7 +209,7 @@ def queue_ps(dispatch_ps: int, busys_ps: Iterable[int], latency_ps: int) -> int:
 def load_ps(dispatch_ps: int, busys_ps: Iterable[int], latency_ps: int) -> int:
     """L: one tile's loads, issued together, from the first issue until the last data is ready.
 
-    `L = D + sum(B) + latency` (machine.md, section 6) while each B is at least D, as set-up makes sure on the
+    `L = D + sum(B) + latency` while each B is at least D, as set-up makes sure on the
     shipped presets; see `queue_ps` for the other regime.
     """
     return queue_ps(dispatch_ps, busys_ps, latency_ps)
@@ -243,7 +242,7 @@ def link_pass(
 ) -> tuple[int, int, int]:
     """One message through one link of its path.
 
-    Virtual cut-through with FIFO reservation (machine.md, section 5): `head = max(head, free); end = max(head
+    Virtual cut-through with FIFO reservation: `head = max(head, free); end = max(head
     + n/b, tail)`; the link is busy `[end - n/b, end]`; then `head += latency; tail = end + latency`. At the
     start of a path head and tail are both the time of sending.
 
@@ -289,7 +288,7 @@ def link_queue_ps(k: int, nbytes: int, gb_per_s: Rate | None, latency_ps: int) -
 def sweep_ps(tiles: int, load: int, c_first: int, c: int) -> int:
     """Single-buffered sweep: a tile's loads are issued, then waited for, then computed on.
 
-    `N*L + C_first + (N-1)*C` (machine.md, section 6); 0 for no tile.
+    `N*L + C_first + (N-1)*C`; 0 for no tile.
 
     Parameters
     ----------
@@ -307,8 +306,7 @@ def sweep_prefetch_ps(tiles: int, load: int, issue: int, c_first: int, c: int) -
     """Double-buffered sweep: wait for tile i, issue the loads of i+1, compute on i.
 
     `L + max(L, I + C_first) + (N-2) * max(L, I + C) + C`; `L + C_first` for one tile, 0 for none. The loads
-    of tile i+1 run beside the compute of tile i, so the gain over `sweep_ps` is at most 2x (machine.md,
-    section 6).
+    of tile i+1 run beside the compute of tile i, so the gain over `sweep_ps` is at most 2x.
 
     Parameters
     ----------
@@ -333,7 +331,7 @@ def sweep_prefetch_equal_ps(tiles: int, load: int, issue: int, c: int) -> int:
 def chain_step_ps(
     dispatch_ps: int, transfer_ps: int, latency_ps: int, merge_ps: int, *, messages: int = 1
 ) -> int:
-    """One step of a chain of merges: `messages*D + n/b + sum(latency) + merge` (machine.md, section 7).
+    """One step of a chain of merges: `messages*D + n/b + sum(latency) + merge`.
 
     With more than one message, `transfer_ps` is that of the last and largest (O after m and l), and the small
     ones hide behind the dispatches that follow them; where they do not, `queue_ps` over all of them is exact.
@@ -378,7 +376,7 @@ def ring_hop_ps(dispatch_ps: int, transfer_ps: int, latency_ps: int) -> int:
 
 
 def ring_ps(p: int, compute_ps: int, dispatch_ps: int, hop_ps: int) -> int:
-    """Ring over p cubes: `C + (p-1) * max(C + 4D, X)` (machine.md, section 8).
+    """Ring over p cubes: `C + (p-1) * max(C + 4D, X)`.
 
     A step dispatches two sends (K, V), folds the block in hand, then dispatches two receives: the hop hides
     behind the fold if `X <= C + 4D`. The last block is folded with nothing sent.
@@ -405,7 +403,7 @@ def ring_hops_ps(compute_ps: int, dispatch_ps: int, hops_ps: Sequence[int]) -> i
 
 
 def ring_allreduce_ps(p: int, alpha_ps: int, nbytes: int, gb_per_s: Rate | None) -> int:
-    """Ring all-reduce over p PEs: `2(p-1) * (alpha + n/(p*b))` (machine.md, section 9).
+    """Ring all-reduce over p PEs: `2(p-1) * (alpha + n/(p*b))`.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class Copies(Views):
 
         Notes
         -----
-        Math engine, ``ceil(dst bytes / tcm bytes a cycle)`` cycles, no fill (machine.md 3).
+        Math engine, ``ceil(dst bytes / tcm bytes a cycle)`` cycles, no fill (`topology/costs.py`).
 
         Raises
         ------

@@ -91,7 +91,7 @@ def _binary(op: str, formula: str, note: str = "") -> Any:
 
         Notes
         -----
-        Math engine: ``fill + ceil(n / lanes) * c`` cycles for n results (machine.md 3).
+        Math engine: ``fill + ceil(n / lanes) * c`` cycles for n results (`topology/costs.py`).
 
         Raises
         ------
@@ -157,7 +157,7 @@ def _unary(op: str, formula: str) -> Any:
 
         Notes
         -----
-        Math engine: ``fill + ceil(n / lanes) * c`` cycles for n results (machine.md 3).
+        Math engine: ``fill + ceil(n / lanes) * c`` cycles for n results (`topology/costs.py`).
 
         Raises
         ------
@@ -172,8 +172,8 @@ class Elementwise(Core):
 
     Notes
     -----
-    Each costs ``fill + ceil(n / lanes) * c`` cycles of the math engine for n results (machine.md 3), and takes scratch
-    for its result, or none with ``out=``.
+    Each costs ``fill + ceil(n / lanes) * c`` cycles of the math engine for n results (`topology/costs.py`), and takes
+    scratch for its result, or none with ``out=``.
     """
 
     __slots__ = ()

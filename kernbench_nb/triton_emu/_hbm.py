@@ -31,8 +31,9 @@ class Hbm(Copies):
 
     Notes
     -----
-    First in, first out per slice, busy ``setup + bytes / (efficiency * peak)``, data there `latency` later (machine.md
-    4). A masked load or store is charged like a whole one, in both modes: the DMA engine moves tiles.
+    First in, first out per slice, busy ``setup + bytes / (efficiency * peak)``, data there `latency` later
+    (`hbm_busy_ps` in `topology/costs.py`). A masked load or store is charged like a whole one, in both modes: the DMA
+    engine moves tiles.
     """
 
     __slots__ = ()
@@ -61,9 +62,11 @@ class Hbm(Copies):
         strides
             Element strides in HBM; row-major by default. The tile itself is contiguous.
         mask
-            bool tile (or a bool) that broadcasts to the shape; where it is false nothing is read.
+            bool tile (or a bool) that broadcasts to the shape; where it is false nothing is read, so those lanes may
+            lie outside the shard. It is charged as a whole tile all the same (docs/adr/0003).
         other
-            What masked lanes hold: a number or a tile. Without it they are poison (NaN for floats).
+            What masked lanes hold: a number or a tile. Without it they are poison: NaN for floats, -1 for signed
+            integers, the largest value for unsigned ones.
         out
             A tile of this shape to load into, instead of allocating; converted to its dtype.
         name
@@ -278,6 +281,7 @@ class Hbm(Copies):
             A tile, of any strides, or a number.
         mask
             bool tile (or a bool) that broadcasts to the value's shape; where it is false nothing is written.
+            It is charged as a whole tile all the same (docs/adr/0003).
         strides
             Element strides in HBM; row-major by default.
 

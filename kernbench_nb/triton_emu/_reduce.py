@@ -112,7 +112,7 @@ def _reduction(op: str, what: str, note: str) -> Any:
 
         Notes
         -----
-        Math engine: ``fill + ceil(n / lanes) + ceil(log2(lanes))`` cycles for n input elements (machine.md 3).
+        Math engine: ``fill + ceil(n / lanes) + ceil(log2(lanes))`` cycles for n input elements (`topology/costs.py`).
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Reductions(Elementwise):
     Notes
     -----
     A reduction costs ``fill + ceil(n / lanes) + ceil(log2(lanes))`` cycles of the math engine for n input elements, a
-    product ``ceil(M/m) * ceil(N/n) * ceil(K/k)`` times the batch plus the depth of the GEMM engine (machine.md 2, 3).
+    product ``ceil(M/m) * ceil(N/n) * ceil(K/k)`` times the batch plus the depth of the GEMM engine.
     """
 
     __slots__ = ()
@@ -204,7 +204,8 @@ class Reductions(Elementwise):
             ``(..., m, n)``, added to the product.
         out_dtype
             f32 by default (f64 for f64; i32 for integers of up to 32 bits, else their own). 16- and 8-bit inputs
-            accumulate in f32.
+            accumulate in f32. Operands of two float dtypes are multiplied in the wider one, at least f32: f16 with
+            bf16 or fp8 in f32, f32 with f64 in f64. A float with an integer is refused.
         out
             Written instead of allocating; must not share bytes with an operand, but may be exactly `acc`.
         name
@@ -212,7 +213,7 @@ class Reductions(Elementwise):
 
         Notes
         -----
-        GEMM engine: ``batch * ceil(m/M) * ceil(n/N) * ceil(k/K) + depth`` cycles for a native M x N x K (machine.md 2).
+        GEMM engine: ``batch * ceil(m/M) * ceil(n/N) * ceil(k/K) + depth`` cycles for a native M x N x K.
 
         Raises
         ------

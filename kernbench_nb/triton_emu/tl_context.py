@@ -47,7 +47,8 @@ class TLContext(Messages):
     scratch_base, scratch_size
         Address and bytes of the kernel scratch, multiples of 16.
     scratch_checks
-        ``"raise"``, ``"poison"`` or ``"off"``; see the safety levels in the glossary.
+        ``"raise"`` also finds reads of bytes that were given back, never written or still in flight; ``"poison"`` only
+        overwrites what is given back (0xFF, NaN in floats); ``"off"`` does neither. Addresses and times are the same.
     sink, costs
         The machine: where traffic and messages go, and what operations cost.
     ids, nums
@@ -64,6 +65,12 @@ class TLContext(Messages):
         Code of the function that calls the kernel: the call chain of an operation ends below it.
     record
         Called with (context, scope) at the end of each scope of kind ``tile``.
+
+    Attributes
+    ----------
+    cube_mesh
+        Width and height of the machine's mesh of cubes; cube c of a SIP stands in column ``c % width``, row
+        ``c // width``.
     """
 
     __slots__ = ("_ids", "_machine", "_nums", "cube_mesh")

@@ -86,7 +86,7 @@ def work_out(setting: Setting, topology: Any = None) -> Outcome:
     """Run a setting in timing mode.
 
     A long sweep is run for its first tiles only. The rest repeats the last of them, and its time and bytes are added
-    up: the sweep's closed form (machine.md 6) says that it is so, to the picosecond.
+    up: the sweep's closed form (`topology/costs.py`, section 6) says that it is so, to the picosecond.
     """
     machine = resolve_topology(topology)
     foot = _footprint(setting)
@@ -249,7 +249,7 @@ def _one_tile(
 
 
 def _terms(run: RunResult, tiles: int) -> dict[str, int] | None:
-    """N, L, C_first, C and I of machine.md 6 in ps, read off the sweep of the first PE; None without a whole tile."""
+    """N, L, C_first, C and I of `costs.sweep_ps`, in ps, read off the first PE's sweep; None without a whole tile."""
     rows, c = run.op_log.rows, run.tile_log.columns
     if not len(c["pe"]) or run.params.get("prefetch"):
         return None

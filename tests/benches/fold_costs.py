@@ -1,6 +1,6 @@
 """What a fold, a merge and an end of the shared step cost, added up by hand from the machine's formulas.
 
-Written from kernels.md's list of operations, not from the kernels: each line is one operation, and each has its
+Written from the algorithm's list of operations, not from the kernels: each line is one operation, and each has its
 dispatch. The tests set these sums into the closed forms and compare with a run, to the picosecond.
 """
 

@@ -1,4 +1,4 @@
-"""The closed forms of machine.md, sections 6 to 8, on the real kernels: the difference is zero, in every regime.
+"""The closed forms of `topology/costs.py`, sections 6 to 8, on the real kernels: the difference is zero.
 
 Costs of operations come from the machine's formulas (`fold_costs`), never from the run that is tested.
 """
@@ -162,7 +162,7 @@ def row_of_cubes(p: int, **changes: Any) -> Topology:
 
 
 def ring_ps(step: StepCosts, p: int, block: int, forward: bool) -> int:
-    """The whole kernel, by the recursion of machine.md 8: the first fold is cheaper, and hops differ."""
+    """The whole kernel, by the recursion behind `costs.ring_ps`: the first fold is cheaper, and hops differ."""
     machine, d = step.machine, step.dispatch
     sign = 1 if forward else -1
 
@@ -202,7 +202,7 @@ def test_a_ring_of_blocks(p: int, tokens: int, direction: str) -> None:
     ("tokens", "changes", "bound"), [(16, {}, "compute"), (1, {"links.cube.gb_per_s": 8}, "link")]
 )
 def test_two_cubes_in_both_regimes(tokens: int, changes: dict[str, Any], bound: str) -> None:
-    """With equal hops the recursion is machine.md's form, the first fold apart."""
+    """With equal hops the recursion is the closed form `costs.ring_ps`, the first fold apart."""
     machine, block = row_of_cubes(2, **changes), 64
     step = StepCosts(machine, 8, 1, 128, t_q=tokens)
     route = machine.route(0, 1)

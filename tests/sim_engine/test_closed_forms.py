@@ -1,4 +1,4 @@
-"""Whole programs against the closed forms of machine.md, sections 5 to 9: the difference is zero.
+"""Whole programs against the closed forms of `topology/costs.py`, sections 5 to 9: the difference is zero.
 
 The forms themselves (and their regimes) are tested in tests/topology; here the engine must give the same numbers.
 """

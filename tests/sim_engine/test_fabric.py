@@ -1,4 +1,4 @@
-"""Links against machine.md, section 5: exact whole picoseconds."""
+"""Links against `topology/costs.py`, section 5: exact whole picoseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HBM slices against machine.md, section 4: queue, latency, writes, and another PE's slice."""
+"""HBM slices against `topology/costs.py`, section 4: queue, latency, writes, and another PE's slice."""
 
 from __future__ import annotations
 
