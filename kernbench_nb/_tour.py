@@ -110,8 +110,9 @@ def _task(run: RunResult) -> str:
         f"A language model has read {p['S_kv']} tokens. To pick the next one, its last layer compares the "
         f"{p['h_q']} query heads of the newest token with {p['S_kv']} keys in {p['h_kv']} KV heads (GQA, "
         f"d = {p['d']}) and mixes as many values. Keys and values lie spread over the HBM of {len(run.pes)} PEs; "
-        f"each PE folds its own into a state (m, l, O), {p['tile']} keys at a time, one tile after the other. "
-        f"The {len(run.pes)} states merge into one, and its O / l is the output."
+        f"each PE folds its own into a state (m, l, O), {p['tile']} keys at a time, one tile after the other: "
+        "m is the maximum of the scores s so far, l the sum of exp(s-m), O the sum of exp(s-m) times V. "
+        f"The {len(run.pes)} states merge into one, and its O / l, softmax times V, is the output."
     )
 
 

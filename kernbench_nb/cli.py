@@ -193,7 +193,12 @@ def _run(
     topology: str | None,
     scratch_checks: str | None,
 ) -> None:
-    """Run BENCH on random data, and sum up what it did."""
+    """Run BENCH on random data, and sum up what it did.
+
+    busy: the share of the makespan that each engine worked, the mean over the PEs. products: the FLOP of the matrix
+    products, and the share of the multipliers (MACs) that they used. bound: what took most of the time of the PE
+    that ended last: compute (GEMM, math), bandwidth (DMA, messages) or latency (waiting for either).
+    """
     from kernbench_nb._settings import keys_of, settings
     from kernbench_nb._terminal import summary
     from kernbench_nb.benches.registry import bench as run_bench
