@@ -1,7 +1,7 @@
 """Still pictures of a run: its scratch at a moment and over time, its engines, its operations.
 
 Each takes ``ax=None`` and returns the Axes. Without `ax` it makes its own, which a notebook shows when a cell returns
-them (``ax.figure.savefig(path)`` saves them); with `ax` it draws there and shows nothing. pyplot is never used, so no
+them (``ax.savefig(path)`` saves them); with `ax` it draws there and shows nothing. pyplot is never used, so no
 figure is left open. Colours follow matplotlib's current settings: under ``plt.style.use("dark_background")`` the
 pictures are dark.
 """

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from kernbench_nb.plots._arena_view import View
 from kernbench_nb.plots._canvas import LABEL, MONO, SMALL, size_pt
 from kernbench_nb.plots._marks import segments, spread, text_pt, write
+from kernbench_nb.plots._places import called
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import dtype_shape, many, name_of, size_text, spaced
 from kernbench_nb.sim_engine.memory_log import LiveBlock
@@ -72,7 +73,7 @@ def lines_of(view: View, room: int) -> list[Line]:
     lines: list[Line] = []  # from the lowest address up; turned round at the end
     for i, (key, blocks) in enumerate(groups):
         if i in whole:
-            lines += _each(blocks, listed, view.written)
+            lines += _each(view, blocks, listed)
             if _is_kept(key):
                 lines.append(_heading(_last(key[1]), "", blocks, "sub"))
         elif not together:
@@ -118,7 +119,7 @@ def _largest(blocks: Sequence[LiveBlock], room: int, written: LiveBlock | None) 
     return {b.born for b in first[: max(1, room - 2)]}
 
 
-def _each(blocks: Sequence[LiveBlock], kept: set[int], written: LiveBlock | None) -> list[Line]:
+def _each(view: View, blocks: Sequence[LiveBlock], kept: set[int]) -> list[Line]:
     lines: list[Line] = []
     small: list[LiveBlock] = []
     for block in blocks:
@@ -128,9 +129,9 @@ def _each(blocks: Sequence[LiveBlock], kept: set[int], written: LiveBlock | None
         padding = block.size - block.nbytes
         lines.append(
             Line(
-                name_of(block.name, 14), dtype_shape(block.shape, block.dtype),
+                name_of(called(view.log, block), 14), dtype_shape(block.shape, block.dtype),
                 spaced(block.nbytes) + (f" + {padding}" if padding else ""), block.addr, block.addr + block.size,
-                "new" if block == written else "block",
+                "new" if block == view.written else "block",
             )
         )  # fmt: skip
     if small:

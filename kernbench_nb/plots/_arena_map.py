@@ -12,11 +12,12 @@ from kernbench_nb.plots._arena_list import FROM, PITCH, draw_list, lines_of
 from kernbench_nb.plots._arena_view import View, look_at
 from kernbench_nb.plots._canvas import MONO, SMALL, canvas, message, plain, size_pt, summarise
 from kernbench_nb.plots._legend import engine_samples, legend, line_sample, paint_sample
-from kernbench_nb.plots._marks import head, rectangles, segments, write
+from kernbench_nb.plots._marks import head, outlined, rectangles, segments, write
 from kernbench_nb.plots._moment import moment_of
+from kernbench_nb.plots._places import check_run, has_scopes
 from kernbench_nb.plots._scales import size_axis
 from kernbench_nb.plots._theme import Paint, Theme, solid
-from kernbench_nb.plots._words import clock_of, many, name_of, share_text, size_text, spaced
+from kernbench_nb.plots._words import UNSCOPED, clock_of, many, name_of, share_text, size_text, spaced
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.sim_engine.memory_log import LiveBlock
 
@@ -76,12 +77,15 @@ def arena_map(
     ValueError
         If the PE took no part, or there is no such operation or scope.
     """
+    check_run(run, "arena_map")
     moment = moment_of(run, at, pe, tile)
     view = look_at(run, moment)
     lines = lines_of(view, 10_000)
     wanted = (len(lines) + 1) * PITCH / 72 + _MARGINS["top"] + _MARGINS["bottom"]
     ax, theme = canvas(ax, min(max(HEIGHTS[0], wanted), HEIGHTS[1]), **_MARGINS)
     moment_text, about = _words(view)
+    if not has_scopes(run.memory_log.rows, moment.pe):
+        about += f" · {UNSCOPED}"
     title = title or f"Scratch of {moment_text}"
     ax.set_xlim(0, 1)
     if not view.top:
@@ -221,7 +225,7 @@ def _draw_given_back(ax: Axes, theme: Theme, view: View) -> None:
             write(
                 ax, (COLUMN[0] + COLUMN[1]) / 2, (a + b) / 2, name_of(name, 14), family=MONO, fontsize=SMALL,
                 ha="center", va="center_baseline", color=theme.soft, zorder=3, gid="dead owner",
-                bbox={"facecolor": theme.face, "edgecolor": "none", "pad": 1},
+                path_effects=outlined(theme.face),
             )  # fmt: skip
 
 

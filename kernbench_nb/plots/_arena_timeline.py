@@ -12,22 +12,47 @@ from matplotlib.patches import Patch, Rectangle
 from kernbench_nb.plots._blocks import KEPT, PERSISTENT, Blocks, blocks_of, families
 from kernbench_nb.plots._canvas import LABEL, MONO, SMALL, canvas, message, size_pt, summarise
 from kernbench_nb.plots._legend import engine_samples, legend, line_sample, overflow_sample
-from kernbench_nb.plots._marks import Numbers, head, limit_note, rectangles, segments, text_pt, write
+from kernbench_nb.plots._marks import (
+    Numbers,
+    head,
+    label_room,
+    limit_note,
+    outlined,
+    rectangles,
+    segments,
+    text_pt,
+    write,
+)
 from kernbench_nb.plots._places import (
     Refusal,
     Stretch,
     capacity_of,
     check_pe,
+    check_run,
+    has_scopes,
     parts_of,
     refusal_on,
     stretches,
+    waits_of,
 )
 from kernbench_nb.plots._scales import common_lead, size_axis, strip, time_axis
-from kernbench_nb.plots._theme import Theme
-from kernbench_nb.plots._words import about_run, clock_of, name_of, share_text, size_text, spaced
+from kernbench_nb.plots._theme import Theme, solid
+from kernbench_nb.plots._words import (
+    UNSCOPED,
+    about_run,
+    clock_of,
+    many,
+    name_of,
+    share_text,
+    size_text,
+    spaced,
+)
 from kernbench_nb.runtime_api.result import RunResult
 
 __all__ = ["arena_timeline"]
+
+TEXTURE = 3.0
+"""Points between the lines of a texture: what is thinner does not show it."""
 
 
 def arena_timeline(
@@ -70,6 +95,7 @@ def arena_timeline(
     ValueError
         If the PE took no part.
     """
+    check_run(run, "arena_timeline")
     pe = check_pe(run, pe)
     log, limit = run.memory_log, capacity_of(run, pe)
     blocks, refusal = blocks_of(run, pe), refusal_on(run, pe)
@@ -78,29 +104,39 @@ def arena_timeline(
     stop = end if until is None else round(until * 1000)
     clock = clock_of(stop)
     ax, theme = canvas(ax, 3.9, top=0.78, bottom=0.62)
+    about = about_run(run)
+    if title and len(run.pes) > 1:
+        about += f" · scratch of PE {pe}"
+    if not has_scopes(log.rows, pe):
+        about += f" · {UNSCOPED}"
     title = title or f"Scratch of PE {pe} over time"
     if not len(blocks) and refusal is None:
-        head(ax, theme, title, about_run(run))
+        head(ax, theme, title, about)
         message(ax, theme, f"PE {pe} of {name_of(run.name, 40)} allocated nothing.")
         return summarise(ax, f"arena_timeline of {run.name}, PE {pe}: nothing was allocated")
     if ylim is not None:
-        top = ylim * 1.06
+        top = ylim * 1.06 if ylim >= limit else label_room(ax, ylim, limit)
     elif refusal is not None:
         top = max(limit, refusal.cursor + refusal.wanted) * 1.06
     else:
-        top = peak * 1.14  # room for the peak's label
+        top = label_room(ax, peak, limit)
     time_axis(ax, theme, clock, 0, max(stop, 1) * 1.005)
     size_axis(ax, theme, top)
     strips = stretches(log.rows, pe)
     lead = common_lead(strips)
-    lift = strip(ax, theme, strips, lead=lead)
-    _draw_blocks(ax, theme, blocks)
+    waits = waits_of(run, pe)
+    lift = strip(ax, theme, strips, lead=lead, waits=waits, name_waits=True)
+    _draw_blocks(ax, theme, run, blocks)
     _name_blocks(ax, theme, run, blocks)
     limit_note(ax, theme, peak, limit, died=refusal is not None)
     if refusal is not None:
         _draw_refusal(ax, theme, refusal, limit, end)
-    head(ax, theme, title, about_run(run), lift=lift)
-    legend(ax, theme, _samples(theme, blocks, refusal, strips, lead), below_pt=19, room_pt=60)
+    head(ax, theme, title, about, lift=lift)
+    merged = _merged(ax, blocks)
+    arenas = _arena_samples(theme, blocks, _tiles_of(run, blocks) if merged else "")
+    marks = _mark_samples(theme, strips if lead else [], bool(lift and waits), died=refusal is not None)
+    groups = [arenas + marks] if len(marks) < 2 else [arenas, marks]
+    legend(ax, theme, *groups, below_pt=19, room_pt=60)
     died = f", overflow at {clock.text(refusal.time_ps)}" if refusal is not None else ""
     return summarise(
         ax,
@@ -115,14 +151,54 @@ def _end(run: RunResult, pe: int) -> int:
     return max((int(rows.end[p.first : p.stop].max(initial=p.end_ps)) for p in parts), default=0)
 
 
-def _draw_blocks(ax: Axes, theme: Theme, blocks: Blocks) -> None:
+def _merged(ax: Axes, blocks: Blocks) -> bool:
+    """Whether most of what is never given back lies in blocks too thin to show a texture: they would make one grey."""
+    _, tall = size_pt(ax)
+    size = blocks.size[blocks.home == KEPT]
+    return bool(size[size * tall / ax.get_ylim()[1] < TEXTURE].sum() > size.sum() / 2)
+
+
+def _tiles_of(run: RunResult, blocks: Blocks) -> str:
+    """How many tiles hold what is never given back."""
+    rows = run.memory_log.rows
+    scope = rows.scope[run.memory_log.born[blocks.number[blocks.home == KEPT]]]
+    tiles = np.unique(rows.scopes.tile[scope])
+    return (
+        many(int((tiles >= 0).sum()), "tile") if (tiles >= 0).any() else many(len(np.unique(scope)), "scope")
+    )
+
+
+def _draw_boundaries(ax: Axes, theme: Theme, run: RunResult, blocks: Blocks) -> None:
+    """A thin line under the first block of each scope, if the lines can be told from each other."""
+    _, tall = size_pt(ax)
+    kept = np.flatnonzero(blocks.home == KEPT)
+    scope = run.memory_log.rows.scope[run.memory_log.born[blocks.number[kept]]]
+    _, first = np.unique(scope, return_index=True)
+    first = kept[first]
+    low = np.sort(blocks.addr[first])
+    if len(low) < 2 or float(np.median(np.diff(low))) * tall / ax.get_ylim()[1] < 2:
+        return
+    y = blocks.addr[first]
+    segments(
+        ax, blocks.start_ps[first], blocks.end_ps[first], y, y, theme.line, gid="tile boundaries", width=0.5,
+        zorder=2.5, capstyle="butt", snap=True,
+    )  # fmt: skip
+
+
+def _draw_blocks(ax: Axes, theme: Theme, run: RunResult, blocks: Blocks) -> None:
+    merged = _merged(ax, blocks)
+    if merged:
+        _draw_boundaries(ax, theme, run, blocks)
     for name, _, paint, which in families(blocks, theme):
+        one = merged and name.startswith("kept")
         left, right = blocks.start_ps[which], blocks.end_ps[which]
         low = blocks.addr[which]
-        rectangles(
-            ax, left, right, low, low + blocks.size[which], paint, gid=name, zorder=2.0,
-            width=0.5 if name.startswith(("persistent", "kept")) else 0.7,
+        fills = rectangles(
+            ax, left, right, low, low + blocks.size[which], solid(theme.persistent, theme.persistent) if one else paint,
+            gid=name, zorder=2.0, width=0.5 if name.startswith(("persistent", "kept")) else 0.7,
         )  # fmt: skip
+        if one and fills is not None:  # edges that two fills share would shine through
+            fills.set(edgecolor="face", linewidth=0.5)
 
 
 def _name_blocks(ax: Axes, theme: Theme, run: RunResult, blocks: Blocks) -> None:
@@ -152,7 +228,7 @@ def _name_blocks(ax: Axes, theme: Theme, run: RunResult, blocks: Blocks) -> None
         write(
             ax, blocks.start_ps[i] + middle, blocks.addr[i] + blocks.size[i] / 2, text, family=MONO, fontsize=SMALL,
             ha="center", va="center_baseline", color=theme.on_persistent if solid else theme.text, zorder=4,
-            bbox=None if solid else {"facecolor": paint.fill, "edgecolor": "none", "pad": 0.8}, gid="block name",
+            path_effects=None if solid else outlined(paint.fill), gid="block name",
         )  # fmt: skip
 
 
@@ -174,7 +250,7 @@ def _name_bands(
         write(
             ax, x0 + 22 * (x1 - x0) / wide, block.addr + block.size / 2, name_of(block.name, 12), family=MONO,
             fontsize=SMALL, ha="center", va="center_baseline", color=theme.text, zorder=4, gid="block name",
-            bbox={"facecolor": theme.engines[block.engine].fill, "edgecolor": "none", "pad": 0.8},
+            path_effects=outlined(theme.engines[block.engine].fill),
         )  # fmt: skip
 
 
@@ -212,9 +288,7 @@ def _draw_refusal(ax: Axes, theme: Theme, refusal: Refusal, limit: int, end: int
     )  # fmt: skip
 
 
-def _samples(
-    theme: Theme, blocks: Blocks, refusal: Refusal | None, strips: Sequence[Stretch], lead: str
-) -> list[Any]:
+def _arena_samples(theme: Theme, blocks: Blocks, merged: str) -> list[Any]:
     names = [(name, engine) for name, engine, _, _ in families(blocks, theme)]
     found: list[Any] = [
         Patch(facecolor=theme.persistent, edgecolor=theme.persistent, label="persistent arena")
@@ -224,8 +298,18 @@ def _samples(
     scoped = {engine for name, engine in names if name.startswith("scoped")}
     kept = {engine for name, engine in names if name.startswith("kept")}
     found += engine_samples(theme, scoped, lead="scoped arena: ")
-    found += engine_samples(theme, kept, kept=True, lead="never given back: ")
+    if not merged:
+        return found + engine_samples(theme, kept, kept=True, lead="never given back: ")
+    label = f"never given back: {merged}, too thin to show"
+    return [*found, Patch(facecolor=theme.persistent, edgecolor=theme.line, linewidth=0.7, label=label)]
+
+
+def _mark_samples(theme: Theme, strips: Sequence[Stretch], waits: bool, *, died: bool) -> list[Any]:
+    found: list[Any] = []
     others = list(dict.fromkeys(s.kind for s in strips if s.kind != "tile"))
-    if others and lead:
+    if others:
         found.append(line_sample(theme.accent, " and ".join(others), linewidth=3, solid_capstyle="butt"))
-    return [*found, overflow_sample(theme)] if refusal is not None else found
+    if waits:
+        line = theme.engines["ipc"].line
+        found.append(line_sample(line, "waits for a message", linewidth=1.3, linestyle=(0, (1, 1.6))))
+    return [*found, overflow_sample(theme)] if died else found

@@ -22,6 +22,8 @@ class View:
     ----------
     moment
         Which.
+    log
+        Where it is read from.
     live
         Blocks that hold bytes, by address.
     given_back
@@ -41,6 +43,7 @@ class View:
     """
 
     moment: Moment
+    log: MemoryLog
     live: list[LiveBlock]
     given_back: list[tuple[int, int, str | None]]
     cursor: int
@@ -63,7 +66,7 @@ def look_at(run: RunResult, moment: Moment) -> View:
         refusal = None
     peak = log.peak_by_pe.get(pe, 0)
     reach = max(limit, refusal.cursor + refusal.wanted) * 1.03 if refusal is not None else peak * 1.03
-    empty = View(moment, [], [], 0, 0, limit, reach, [], "", None, None, refusal)
+    empty = View(moment, log, [], [], 0, 0, limit, reach, [], "", None, None, refusal)
     if row is None:
         return empty
     part = rows.parts[log.part_of(row)]

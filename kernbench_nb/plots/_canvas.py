@@ -61,6 +61,27 @@ class Picture(Axes):
     def __repr__(self) -> str:
         return f"<{self.summary or 'Picture'}>"
 
+    def __str__(self) -> str:
+        return repr(self)
+
+    def savefig(self, *args: Any, **how: Any) -> None:
+        """Save the whole picture: ``ax.figure.savefig``.
+
+        Parameters
+        ----------
+        args, how
+            Those of `matplotlib.figure.Figure.savefig`: a path, ``dpi``, and so on.
+
+        Raises
+        ------
+        RuntimeError
+            If the axes were removed from their figure.
+        """
+        figure = figure_of(self)
+        if figure is None:
+            raise RuntimeError("this picture was removed from its figure; draw it again to save it")
+        figure.savefig(*args, **how)
+
     def draw(self, renderer: Any) -> None:
         """Draw with fine textures; the settings have the only switch for their line width."""
         with mpl.rc_context({"hatch.linewidth": 0.6}):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
 
 from kernbench_nb.plots._canvas import (
@@ -23,8 +24,8 @@ from kernbench_nb.plots._canvas import (
     ticks,
 )
 from kernbench_nb.plots._legend import engine_samples, legend, line_sample
-from kernbench_nb.plots._marks import head, rectangles, segments, text_pt, write
-from kernbench_nb.plots._places import check_pes, scopes_called, stretches, thinned
+from kernbench_nb.plots._marks import head, outlined, rectangles, segments, text_pt, write
+from kernbench_nb.plots._places import check_pes, check_run, scopes_called, stretches, thinned, waits_of
 from kernbench_nb.plots._scales import common_lead, strip, time_axis
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import about_run, clock_of, many, name_of, pes_text, share_text
@@ -39,6 +40,8 @@ WHOLE = 8
 BAR = (0.10, 0.68)
 """Where a bar lies in its lane, from the top; what is in flight or waits runs under it."""
 UNDER = 0.84
+MARGIN = 7
+"""Points that a bar is wider than the name in it: its texture shows on either side."""
 
 
 def engines(
@@ -78,6 +81,7 @@ def engines(
     ValueError
         If a PE took no part, or there is no such scope.
     """
+    check_run(run, "engines")
     chosen = check_pes(run, pes)
     shown, note = thinned(chosen, pes is None)
     window = _window(run, shown, tile)
@@ -103,12 +107,13 @@ def engines(
     lift = 0.0
     if len(shown) == 1:
         strips = stretches(run.op_log.rows, shown[0])
-        lift = strip(ax, theme, strips, lead=common_lead(strips))
+        lift = strip(ax, theme, strips, lead=common_lead(strips), waits=waits_of(run, shown[0]))
     _label_lanes(ax, theme, lanes, operations, window)
     if whole:
         _label_bars(ax, theme, run, lanes, operations)
     head(ax, theme, title, about, lift=lift)
-    legend(ax, theme, _samples(theme, operations), below_pt=19, room_pt=60)
+    tiled = any(c.get_gid() == "tiles" for c in ax.collections)
+    legend(ax, theme, *_samples(theme, operations, tiled=tiled, whole=whole), below_pt=19, room_pt=60)
     span = window[1] - window[0]
     total = np.sum(_busy(lanes, operations, window), axis=0).tolist()
     busy = ", ".join(f"{e} {share_text(ps, span * len(shown))}" for e, ps in zip(ENGINES, total, strict=True))
@@ -303,18 +308,18 @@ def _label_bars(ax: Axes, theme: Theme, run: RunResult, lanes: _Lanes, operation
     columns, texts = run.op_log.columns, run.op_log.categories
     names, tensors = columns["name"][operations.index], columns["tensor"][operations.index]
     bars = (np.minimum(operations.busy_end, x1) - np.maximum(operations.start, x0)) * pt
-    for i in np.flatnonzero(bars > size * 0.7 + 2).tolist():
+    for i in np.flatnonzero(bars > MARGIN).tolist():
         # a load by the tensor it reads: the variable that holds a future says less
         known, code = ("tensor", tensors[i]) if tensors[i] >= 0 else ("name", names[i])
         text = texts[known][code] if code >= 0 else ""
-        if not text or text_pt(name_of(text, 12), size, mono=True) + 5 > bars[i]:
+        if not text or text_pt(name_of(text, 12), size, mono=True) + MARGIN > bars[i]:
             continue
         middle = (min(operations.busy_end[i], x1) + max(operations.start[i], x0)) / 2
         paint = theme.engines[ENGINES[operations.engine[i]]]
         write(
             ax, middle, lanes.top(operations.place[i], operations.engine[i]) + sum(BAR) / 2, name_of(text, 12),
             family=MONO, fontsize=size, ha="center", va="center_baseline", color=theme.text, zorder=4, gid="bar name",
-            bbox={"facecolor": paint.fill, "edgecolor": "none", "pad": 0.4},
+            path_effects=outlined(paint.fill),
         )  # fmt: skip
     waits = np.where(
         operations.waits, (np.minimum(operations.end, x1) - np.maximum(operations.busy_end, x0)) * pt, 0
@@ -331,17 +336,28 @@ def _label_bars(ax: Axes, theme: Theme, run: RunResult, lanes: _Lanes, operation
         )  # fmt: skip
 
 
-def _samples(theme: Theme, operations: _Operations) -> list[Any]:
+def _samples(theme: Theme, operations: _Operations, *, tiled: bool, whole: bool) -> list[list[Any]]:
+    """Samples of the grounds and bars, and in a second line those of what holds no engine."""
     there = {ENGINES[code] for code in np.unique(operations.engine).tolist()}
-    found: list[Any] = list(engine_samples(theme, there))
+    bars: list[Any] = list(engine_samples(theme, there))
+    if tiled:
+        bars.append(Patch(facecolor=theme.ground, edgecolor=theme.faint, linewidth=0.5, label="tile"))
+    lines: list[Any] = []
     if operations.flies.any():
-        found.append(
-            line_sample(theme.soft, "in flight", linewidth=1.0, marker="|", markersize=5, markevery=[-1])
-        )
+        flight = {"linewidth": 1.0} | ({"marker": "|", "markersize": 5, "markevery": [-1]} if whole else {})
+        lines.append(line_sample(theme.soft, "in flight until its tick" if whole else "in flight", **flight))
     if operations.waits.any():
-        found.append(
+        lines.append(
             line_sample(
-                theme.engines["ipc"].line, "waits for a message", linewidth=1.3, linestyle=(0, (1, 1.6))
+                theme.engines["ipc"].line,
+                f"waits for a message{' (from whom, where there is room)' if whole else ''}",
+                linewidth=1.3,
+                linestyle=(0, (1, 1.6)),
             )
         )
-    return found
+    if whole:
+        bold = line_sample(
+            theme.text, "busiest engine", marker=r"$\mathbf{\%}$", markersize=7, linestyle="none"
+        )
+        bars.append(bold)
+    return [bars, lines]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
@@ -16,45 +17,58 @@ from kernbench_nb.plots._theme import Paint, Theme
 
 __all__ = ["engine_samples", "legend", "line_sample", "overflow_sample", "paint_sample"]
 
+PITCH = 11.8
+"""Points from one line of a legend to the next."""
+
 
 def legend(
-    ax: Axes, theme: Theme, entries: Sequence[Any], *, below_pt: float = 18.0, room_pt: float = 0.0
+    ax: Axes, theme: Theme, *groups: Sequence[Any], below_pt: float = 18.0, room_pt: float = 0.0
 ) -> None:
     """A legend under the axes, from the left.
 
     Parameters
     ----------
-    entries
-        Artists with labels.
+    groups
+        Artists with labels; each group begins on a line of its own.
     below_pt
         Points below the axes where it begins.
     room_pt
-        Points on the right to leave free, for the axis label.
+        Points on the right of the first group to leave free, for the axis label.
     """
     figure = figure_of(ax)
-    if not entries or figure is None:
+    if figure is None:
         return
     wide, _ = size_pt(ax)
-    drop = ScaledTranslation(0, -below_pt / 72, figure.dpi_scale_trans)
-    made = ax.legend(
-        handles=list(entries),
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=ax.transAxes + drop,
-        ncols=_columns(wide - room_pt, entries),
-        frameon=False,
-        fontsize=SMALL,
-        labelcolor=theme.soft,
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=1.7,
-        handleheight=0.9,
-        handletextpad=0.5,
-        columnspacing=1.2,
-        labelspacing=0.35,
-    )
-    for text in made.get_texts():
-        plain(text)
+    for entries in groups:
+        if not entries:
+            continue
+        columns = _columns(wide - room_pt, entries)
+        drop = ScaledTranslation(0, -below_pt / 72, figure.dpi_scale_trans)
+        made = Legend(
+            ax,
+            handles=list(entries),
+            labels=[str(e.get_label()) for e in entries],
+            loc="upper left",
+            bbox_to_anchor=(0, 0),
+            bbox_transform=ax.transAxes + drop,
+            ncols=columns,
+            frameon=False,
+            fontsize=SMALL,
+            labelcolor=theme.soft,
+            borderaxespad=0,
+            borderpad=0,
+            handlelength=1.7,
+            handleheight=0.9,
+            handletextpad=0.5,
+            columnspacing=1.2,
+            labelspacing=0.35,
+        )
+        made.set_clip_on(False)
+        ax.add_artist(made)
+        for text in made.get_texts():
+            plain(text)
+        below_pt += -(-len(entries) // columns) * PITCH
+        room_pt = 0.0
 
 
 def _columns(wide: float, entries: Sequence[Any]) -> int:

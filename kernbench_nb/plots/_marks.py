@@ -13,12 +13,24 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
 
 from kernbench_nb.plots._canvas import LABEL, TITLE, plain, size_pt
 from kernbench_nb.plots._theme import Paint, Theme
 from kernbench_nb.plots._words import name_of, share_text, size_text
 
-__all__ = ["Numbers", "head", "limit_note", "rectangles", "segments", "spread", "text_pt", "write"]
+__all__ = [
+    "Numbers",
+    "head",
+    "label_room",
+    "limit_note",
+    "outlined",
+    "rectangles",
+    "segments",
+    "spread",
+    "text_pt",
+    "write",
+]
 
 Numbers = npt.NDArray[Any]
 _HAIR = 1.3
@@ -36,6 +48,14 @@ def text_pt(text: str, size: float, *, mono: bool = False) -> float:
 def write(ax: Axes, x: float, y: float, text: str, **how: Any) -> Any:
     """A text, drawn as it is spelled."""
     return plain(ax.text(x, y, text, **{"fontsize": LABEL, **how}))
+
+
+def outlined(ground: str) -> list[Any]:
+    """Path effects that keep a text readable on a texture: its letters get an edge in the colour of the ground.
+
+    A box would hide the texture of a small bar, and so what it is.
+    """
+    return [withStroke(linewidth=1.8, foreground=ground)]
 
 
 def rectangles(
@@ -175,6 +195,21 @@ def head(ax: Axes, theme: Theme, title: str, about: str, *, lift: float = 0.0) -
                 fontsize=size, color=color, fontweight=weight, va="bottom", ha="left", annotation_clip=False,
             )
         )  # fmt: skip
+
+
+def label_room(ax: Axes, highest: float, limit: int) -> float:
+    """Top of an axis of bytes over which `limit_note` has room for the label of the peak and, above it, of the limit.
+
+    Parameters
+    ----------
+    highest
+        The highest bytes drawn.
+    limit
+        Bytes of the scratch; if it lies in the picture, its label stands there.
+    """
+    _, tall = size_pt(ax)
+    top = highest / max(0.5, 1 - (2 * LABEL + 8) / max(tall, 1.0))
+    return top if top < limit else highest * 1.06
 
 
 def limit_note(ax: Axes, theme: Theme, peak: int, limit: int, *, died: bool) -> None:

@@ -13,8 +13,8 @@ from matplotlib.transforms import ScaledTranslation
 
 from kernbench_nb.plots._canvas import LABEL, SMALL, canvas, figure_of, message, size_pt, summarise, ticks
 from kernbench_nb.plots._legend import legend, line_sample, overflow_sample
-from kernbench_nb.plots._marks import Numbers, head, limit_note, segments, write
-from kernbench_nb.plots._places import capacity_of, check_pes, parts_of, refusal_on, thinned
+from kernbench_nb.plots._marks import Numbers, head, label_room, limit_note, segments, write
+from kernbench_nb.plots._places import capacity_of, check_pes, check_run, parts_of, refusal_on, thinned
 from kernbench_nb.plots._scales import size_axis, time_axis
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import about_run, clock_of, many, name_of, pes_text, share_text, size_text
@@ -64,6 +64,7 @@ def occupancy(
     ValueError
         If a PE took no part.
     """
+    check_run(run, "occupancy")
     chosen = check_pes(run, pes)
     shown, note = thinned(chosen, pes is None)
     peaks = {pe: run.memory_log.peak_by_pe.get(pe, 0) for pe in shown}
@@ -85,7 +86,7 @@ def occupancy(
     clock = clock_of(run.makespan_ps)
     time_axis(ax, theme, clock, 0, max(run.makespan_ps, 1) * 1.005)
     if single:
-        size_axis(ax, theme, scale * (1.06 if ylim is not None or died else 1.14))
+        size_axis(ax, theme, scale * 1.06 if died or scale >= limit else label_room(ax, scale, limit))
         _draw(ax, theme, run, shown, 1.0, 1.0)
         limit_note(ax, theme, peak, limit, died=bool(died))
     else:

@@ -9,23 +9,52 @@ import numpy as np
 
 from kernbench_nb.plots._words import pes_text
 from kernbench_nb.runtime_api.result import RunResult
+from kernbench_nb.sim_engine.memory_log import LiveBlock, MemoryLog
 from kernbench_nb.sim_engine.rows import Part, Rows
 
 __all__ = [
     "Refusal",
     "Stretch",
+    "Wait",
+    "called",
     "capacity_of",
     "check_pe",
     "check_pes",
+    "check_run",
+    "has_scopes",
     "parts_of",
     "refusal_on",
     "scopes_called",
     "stretches",
     "thinned",
+    "waits_of",
 ]
+
+_PLAIN = {"dma_read": "load", "ipc_recv": "recv"}
 
 MOST = 64
 """PEs that a picture of all PEs shows: each still has a lane that can be told from the next."""
+
+
+def check_run(run: object, plot: str) -> None:
+    """Refuse what is no run.
+
+    Raises
+    ------
+    TypeError
+        If it is none; an error that carries the run it stopped is told apart.
+    """
+    if isinstance(run, RunResult):
+        return
+    if isinstance(getattr(run, "run", None), RunResult):
+        what, then = type(run).__name__, f"its run is in .run: kb.plots.{plot}(error.run)"
+    else:
+        shown = repr(run)
+        what = f"{type(run).__name__} {shown}" if len(shown) <= 40 else type(run).__name__
+        then = f"for example run = kb.decode(q, k, v); kb.plots.{plot}(run)"
+    raise TypeError(
+        f"kb.plots.{plot} draws a RunResult, what kb.launch or kb.decode returns; got {what}. {then}"
+    )
 
 
 def check_pe(run: RunResult, pe: int) -> int:
@@ -171,6 +200,45 @@ def stretches(rows: Rows, pe: int) -> list[Stretch]:
         end = int(rows.event_ps[closed]) if closed < part.stop else part.end_ps
         found.append(Stretch(scopes.label[i], scopes.kind[i], int(rows.event_ps[opened]), end))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A stretch of time in which a PE waited for a message.
+
+    Attributes
+    ----------
+    start_ps, end_ps
+        When.
+    peer
+        Global index of the PE that it waited for, or -1.
+    """
+
+    start_ps: int
+    end_ps: int
+    peer: int
+
+
+def waits_of(run: RunResult, pe: int) -> list[Wait]:
+    """When a PE waited for messages, in order of time."""
+    columns, names = run.op_log.columns, run.op_log.categories["op_name"]
+    receives = np.array([name == "ipc_recv" for name in names] or [False])
+    start = columns["start_ps"] + columns["busy_ps"]
+    mine = np.flatnonzero(receives[columns["op_name"]] & (columns["pe"] == pe) & (columns["end_ps"] > start))
+    return [Wait(int(start[i]), int(columns["end_ps"][i]), int(columns["peer"][i])) for i in mine.tolist()]
+
+
+def has_scopes(rows: Rows, pe: int) -> bool:
+    """Whether the kernels of a PE opened any scope; true if they did nothing at all."""
+    return bool(_scopes_on(rows, (pe,))) or all(part.stop == part.first for part in parts_of(rows, pe))
+
+
+def called(log: MemoryLog, block: LiveBlock) -> str:
+    """What a block is called: its name, else the operation that wrote it in parentheses."""
+    if block.name:
+        return block.name
+    op = log.rows.kinds[log.rows.kind[block.born]].op
+    return f"({_PLAIN.get(op, op)})"
 
 
 def scopes_called(rows: Rows, pes: Sequence[int], name: str) -> list[int]:

@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from kernbench_nb.plots._canvas import LABEL, SMALL, figure_of, plain, size_pt, ticks
-from kernbench_nb.plots._marks import Numbers, text_pt, write
-from kernbench_nb.plots._places import Stretch
+from kernbench_nb.plots._marks import Numbers, spread, text_pt, write
+from kernbench_nb.plots._places import Stretch, Wait
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import Clock, name_of, size_text, spaced
 
@@ -44,7 +44,15 @@ def size_axis(ax: Axes, theme: Theme, top: float) -> None:
     ax.yaxis.grid(True, color=theme.faint, linewidth=0.5, zorder=0)
 
 
-def strip(ax: Axes, theme: Theme, stretched: Sequence[Stretch], *, lead: str = "") -> float:
+def strip(
+    ax: Axes,
+    theme: Theme,
+    stretched: Sequence[Stretch],
+    *,
+    lead: str = "",
+    waits: Sequence[Wait] = (),
+    name_waits: bool = False,
+) -> float:
     """Scopes as a strip above the axes, with as many labels as there is room for.
 
     Parameters
@@ -53,6 +61,10 @@ def strip(ax: Axes, theme: Theme, stretched: Sequence[Stretch], *, lead: str = "
         The scopes, in order of time.
     lead
         Words that tiles' labels begin with; they are said once, on the left.
+    waits
+        When the PE waited for messages: there the strip is dotted, since a scope that waits does nothing.
+    name_waits
+        Whether to say whom it waits for.
 
     Returns
     -------
@@ -65,15 +77,19 @@ def strip(ax: Axes, theme: Theme, stretched: Sequence[Stretch], *, lead: str = "
     if not shown or figure is None:
         return 0.0
     wide, _ = size_pt(ax)
-    left = np.array([max(s.start_ps, x0) for s in shown], np.float64)
-    right = np.array([min(s.end_ps, x1) for s in shown], np.float64)
     pt = wide / (x1 - x0)
-    gap = np.minimum(0.6 / pt, (right - left) / 6)
     up = ScaledTranslation(0, 4 / 72, figure.dpi_scale_trans)
     top = blended_transform_factory(ax.transData, ax.transAxes + up)
+    idle = _long_waits(shown, waits, x0, x1, 3 / pt)
+    pieces = []
+    for s in shown:
+        spans = _without(max(s.start_ps, x0), min(s.end_ps, x1), idle)
+        # what a PE does between two messages may be a speck, which looks like a fault of the drawing
+        pieces += [(s, a, b) for a, b in spans if len(spans) == 1 or (b - a) * pt > 1.5]
+    gaps = [min(0.6 / pt, (b - a) / 6) for _, a, b in pieces]
     lines = LineCollection(
-        [[(a, 1.0), (b, 1.0)] for a, b in zip(left + gap, right - gap, strict=True)],
-        colors=[theme.soft if s.kind == "tile" else theme.accent for s in shown],
+        [[(a + gap, 1.0), (b - gap, 1.0)] for (_, a, b), gap in zip(pieces, gaps, strict=True)],
+        colors=[theme.soft if s.kind == "tile" else theme.accent for s, _, _ in pieces],
         linewidths=3,
         capstyle="butt",
         transform=top,
@@ -81,26 +97,23 @@ def strip(ax: Axes, theme: Theme, stretched: Sequence[Stretch], *, lead: str = "
         gid="strip",
     )
     ax.add_collection(lines, autolim=False)
-    texts = [name_of(s.label.removeprefix(f"{lead} ") if lead else s.label, 18) for s in shown]
-    places = (left + right) / 2
-    taken = -np.inf
-    rooms = (right - left) * pt
-    needs = np.array([text_pt(text, SMALL) + 3 for text in texts])
-    tiled = np.array([s.kind == "tile" for s in shown])
-    fit = needs <= rooms
-    # where most tiles have room for their label those are labelled, else every so many-th
-    step = 0 if not tiled.any() or fit[tiled].mean() > 0.5 else _step(needs[tiled], rooms[tiled])
-    number = np.cumsum(tiled) - 1
-    for i, (text, place, need) in enumerate(zip(texts, places, needs.tolist(), strict=True)):
-        mine = bool(tiled[i])
-        wanted = number[i] % step == 0 if mine and step else bool(fit[i])
-        if not wanted or place * pt - need / 2 < taken:
-            continue
-        taken = place * pt + need / 2
+    if idle:
+        dotted = LineCollection(
+            [[(a, 1.0), (b, 1.0)] for a, b, _ in idle],
+            colors=theme.engines["ipc"].line,
+            linewidths=1.3,
+            linestyles=(0, (1, 1.6)),
+            transform=top,
+            clip_on=False,
+            gid="strip waits",
+        )
+        ax.add_collection(dotted, autolim=False)
+    over = top + ScaledTranslation(0, 3.5 / 72, figure.dpi_scale_trans)
+    for place, text, kind in _strip_labels(shown, pieces, idle if name_waits else [], lead, x0, pt, wide):
+        color = {"tile": theme.soft, "wait": theme.engines["ipc"].line}.get(kind, theme.accent)
         write(
-            ax, place, 1.0, text, transform=top + ScaledTranslation(0, 3.5 / 72, figure.dpi_scale_trans),
-            ha="center", va="bottom", fontsize=SMALL, color=theme.soft if mine else theme.accent, clip_on=False,
-            gid="strip label",
+            ax, place, 1.0, text, transform=over, ha="center", va="bottom", fontsize=SMALL, color=color, clip_on=False,
+            gid="strip wait" if kind == "wait" else "strip label",
         )  # fmt: skip
     if lead:
         write(
@@ -108,6 +121,86 @@ def strip(ax: Axes, theme: Theme, stretched: Sequence[Stretch], *, lead: str = "
             ha="right", va="center_baseline", fontsize=SMALL, color=theme.soft, clip_on=False, gid="strip lead",
         )  # fmt: skip
     return 16.0
+
+
+def _long_waits(
+    shown: Sequence[Stretch], waits: Sequence[Wait], x0: float, x1: float, least: float
+) -> list[tuple[float, float, int]]:
+    """(start, end, for whom) of the waits inside the scopes shown, those left out that are shorter than `least`."""
+    found: list[tuple[float, float, int]] = []
+    for wait in waits:
+        a, b = max(wait.start_ps, x0), min(wait.end_ps, x1)
+        if b - a >= least and any(s.start_ps <= a and b <= s.end_ps for s in shown):
+            found.append((a, b, wait.peer))
+    return found
+
+
+def _without(
+    start: float, stop: float, holes: Sequence[tuple[float, float, int]]
+) -> list[tuple[float, float]]:
+    """What is left of a stretch of time between holes, which come in order of time.
+
+    >>> _without(0, 10, [(2, 4, 0), (8, 12, 0)])
+    [(0, 2), (4, 8)]
+    """
+    left = []
+    for a, b, _ in holes:
+        if b <= start or a >= stop:
+            continue
+        if a > start:
+            left.append((start, a))
+        start = max(start, b)
+    return [*left, (start, stop)] if start < stop else left
+
+
+def _strip_labels(
+    shown: Sequence[Stretch],
+    pieces: Sequence[tuple[Stretch, float, float]],
+    idle: Sequence[tuple[float, float, int]],
+    lead: str,
+    x0: float,
+    pt: float,
+    wide: float,
+) -> list[tuple[float, str, str]]:
+    """(place, text, kind) of the labels that have room: tiles', then those of what is no tile, which may step aside."""
+    # a scope is named where it does most
+    own: dict[int, tuple[float, float]] = {}
+    for s, a, b in pieces:
+        if id(s) not in own or b - a > own[id(s)][1] - own[id(s)][0]:
+            own[id(s)] = (a, b)
+    named = [s for s in shown if id(s) in own]
+    texts = [name_of(s.label.removeprefix(f"{lead} ") if lead else s.label, 18) for s in named]
+    left = (np.array([own[id(s)][0] for s in named], np.float64) - x0) * pt
+    right = (np.array([own[id(s)][1] for s in named], np.float64) - x0) * pt
+    needs = np.array([text_pt(text, SMALL) + 3 for text in texts])
+    tiled = np.array([s.kind == "tile" for s in named])
+    fit = needs <= right - left
+    # where most tiles have room for their label those are labelled, else every so many-th
+    step = 0 if not tiled.any() or fit[tiled].mean() > 0.5 else _step(needs[tiled], (right - left)[tiled])
+    number = np.cumsum(tiled) - 1
+    taken: list[tuple[float, float]] = []
+    found: list[tuple[float, str, str]] = []
+
+    def put(place: float, need: float, text: str, kind: str) -> None:
+        if all(place + need / 2 <= a or place - need / 2 >= b for a, b in taken):
+            taken.append((place - need / 2, place + need / 2))
+            found.append((x0 + place / pt, text, kind))
+
+    places = ((left + right) / 2).tolist()
+    others = [i for i in range(len(named)) if not tiled[i]]
+    for i, (text, place, need) in enumerate(zip(texts, places, needs.tolist(), strict=True)):
+        if tiled[i] and (number[i] % step == 0 if step else bool(fit[i])):
+            put(place, need, text, "tile")
+    # the others stand beside their piece of the strip if they must, but not so far off that they would name another
+    aside = spread([places[i] for i in others], [float(needs[i]) + 3 for i in others], -9, wide + 9)
+    for i, place in zip(others, aside, strict=True):
+        if abs(place - places[i]) <= needs[i]:
+            put(place, float(needs[i]), texts[i], named[i].kind)
+    for a, b, peer in idle:
+        text = f"waits for PE {peer}"
+        if peer >= 0 and text_pt(text, SMALL) + 3 <= (b - a) * pt:
+            put(((a + b) / 2 - x0) * pt, text_pt(text, SMALL) + 3, text, "wait")
+    return found
 
 
 def common_lead(stretched: Sequence[Stretch]) -> str:

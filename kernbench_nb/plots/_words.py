@@ -10,6 +10,7 @@ from kernbench_nb.runtime_api.text import grouped, percent_text
 
 __all__ = [
     "THIN",
+    "UNSCOPED",
     "Clock",
     "about_run",
     "clock_of",
@@ -24,6 +25,9 @@ __all__ = [
 
 THIN = "\u2009"
 """Between groups of three digits: a space that is no gap between words."""
+
+UNSCOPED = "no scope was opened: nothing is given back"
+"""Said under the title of a scratch whose kernel never opened a scope."""
 
 _LONGEST = 22
 

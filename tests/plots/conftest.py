@@ -37,6 +37,17 @@ def hostile() -> RunResult:
     return kb.launch(kernel, data=False)
 
 
+def no_scopes() -> RunResult:
+    """A kernel that opens no scope, and most of whose results have no name."""
+
+    def kernel(tl: kb.TLContext) -> None:
+        x = tl.full((64, 64), 1.0, "f32", name="x")
+        z = tl.exp(x * x + x)
+        tl.dot(z, tl.exp(z))
+
+    return kb.launch(kernel, data=False)
+
+
 def _run(name: str) -> RunResult:
     q, k, v = kb.sample_attention()
     one = (q[:, 4:5], k[:, 1:2], v[:, 1:2])
@@ -65,6 +76,8 @@ def _run(name: str) -> RunResult:
             return overflown(pes=8, times=30, tile=64)
         case "hostile":
             return hostile()
+        case "no scopes":
+            return no_scopes()
         case "nothing":
             return kb.launch(lambda tl: None, data=False)
     raise KeyError(name)

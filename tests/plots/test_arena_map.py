@@ -163,6 +163,12 @@ def test_padding_is_explained(runs: Any) -> None:
     assert any(t.get_text() == "36 + 12: bytes asked for, and what alignment adds" for t in ax.texts)
 
 
+def test_what_has_no_name_is_called_by_its_operation(runs: Any) -> None:
+    ax = kb.plots.arena_map(runs("no scopes"))
+    names = [*said(ax, "block")[::3], *said(ax, "new")[:1]]
+    assert names == ["x", "(mul)", "(add)", "z", "(exp)", "(gemm)"], "from the lowest address up"
+
+
 def test_before_anything_the_scratch_is_empty(runs: Any) -> None:
     ax = kb.plots.arena_map(runs("one"), 0)
     assert level(ax, "cursor") == [0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.legend import Legend
 
 import kernbench_nb as kb
 from kernbench_nb.plots._scales import common_lead
@@ -162,9 +163,82 @@ def test_the_strip_shows_each_tile(runs: Any) -> None:
 
 
 def test_of_many_tiles_some_are_labelled_at_even_steps(runs: Any) -> None:
-    labels = [int(text) for text in said(kb.plots.arena_timeline(runs("long")), "strip label")]
+    *tiles, last = said(kb.plots.arena_timeline(runs("long")), "strip label")
+    assert last == "finish"
+    labels = [int(text) for text in tiles]
     assert 8 <= len(labels) <= 30
     assert len(set(np.diff(labels))) == 1
+
+
+def test_waiting_is_told_from_merging(runs: Any) -> None:
+    run = runs("eight")
+    ax = kb.plots.arena_timeline(run)
+    receives = run.frame[(run.frame.pe == 0) & (run.frame.op_name == "ipc_recv")]
+    long = receives[receives.end_ps - receives.start_ps > 100_000]
+    (dotted,) = (c for c in ax.collections if c.get_gid() == "strip waits")
+    assert [(s[0][0], s[1][0]) for s in dotted.get_segments()][:1] == [
+        (long.start_ps.iloc[0], long.end_ps.iloc[0])
+    ]
+    (strip,) = (c for c in ax.collections if c.get_gid() == "strip")
+    assert len(strip.get_segments()) == 3 + 2, "three tiles, what the merge does, the finish"
+    assert all(
+        s[1][0] <= long.start_ps.iloc[0] or s[0][0] >= long.end_ps.iloc[0] for s in strip.get_segments()
+    )
+    assert said(ax, "strip wait") == ["waits for PE 1"]
+    assert said(ax, "strip label") == ["0", "1", "2", "merge PE 1", "finish"]
+    assert legend_of(ax)[-2:] == ["merge and finish", "waits for a message"]
+
+
+def legend_of(ax: Axes) -> list[str]:
+    return [t.get_text() for box in ax.findobj(Legend) for t in box.get_texts()]
+
+
+def test_tiles_too_thin_for_a_texture_are_one_fill_with_boundaries(runs: Any) -> None:
+    run = runs("overflow")
+    ax = kb.plots.arena_timeline(run, until=40_000)
+    assert legend_of(ax) == ["persistent arena", "never given back: 48 tiles, too thin to show", "overflow"]
+    kept = [c for c in ax.collections if isinstance(c, PolyCollection) and c.get_gid().startswith("kept ")]
+    assert len({tuple(color) for c in kept for color in c.get_facecolor().tolist()}) == 1
+    (lines,) = (c for c in ax.collections if c.get_gid() == "tile boundaries")
+    starts = (
+        run.memory[run.memory.scope.astype(str).str.startswith("tile")]
+        .groupby("scope", observed=True)
+        .addr.min()
+    )
+    assert sorted(int(s[0][1]) for s in lines.get_segments()) == sorted(starts)
+
+
+def test_tiles_that_show_their_texture_keep_it(runs: Any) -> None:
+    run = runs("overflow")
+    ax = kb.plots.arena_timeline(run, ylim=60_000, until=3_000)
+    assert "never given back: dma" in legend_of(ax)
+    assert not [c for c in ax.collections if c.get_gid() == "tile boundaries"]
+
+
+def test_a_kernel_without_scopes_is_told_so(runs: Any) -> None:
+    for draw in (kb.plots.arena_timeline, kb.plots.arena_map):
+        texts = [t.get_text() for t in draw(runs("no scopes")).texts]
+        assert any(t.endswith("no scope was opened: nothing is given back") for t in texts)
+        texts = [t.get_text() for t in draw(runs("eight")).texts]
+        assert not any("no scope was opened" in t for t in texts)
+
+
+def test_under_a_title_of_ones_own_the_pe_is_named(runs: Any) -> None:
+    def under(name: str, **how: Any) -> str:
+        ax = kb.plots.arena_timeline(runs(name), **how)
+        return next(t.get_text() for t in ax.texts if "319 keys" in t.get_text())
+
+    assert under("eight", pe=2, title="mine").endswith(" · scratch of PE 2")
+    assert under("one", title="mine").endswith("tile 16")
+
+
+def test_the_labels_of_peak_and_limit_stand_on_two_lines(runs: Any) -> None:
+    run = runs("one")
+    for ylim in (None, run.peak_scratch):
+        ax = kb.plots.arena_timeline(run, ylim=ylim)
+        (peak,) = (t for t in ax.texts if t.get_gid() == "peak label")
+        (limit,) = (t for t in ax.texts if t.get_gid() == "limit label")
+        assert limit.get_window_extent().y0 > peak.get_window_extent().y1
 
 
 def test_labels_without_common_words_stand_alone() -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,21 @@ def texts(ax: Axes) -> list[Text]:
     return [t for t in found if t.get_window_extent().width > 0]
 
 
+@pytest.fixture(scope="module")
+def shown(runs: Any) -> Callable[[Draw], tuple[Axes, bytes, Any]]:
+    """A plot of eight PEs, its PNG and the PNG's metadata: rendered once, since that is what costs."""
+
+    @cache
+    def show(draw: Draw) -> tuple[Axes, bytes, Any]:
+        ax = draw(runs("eight"))
+        data, metadata = ax._repr_mimebundle_()  # type: ignore[attr-defined]
+        assert set(data) == {"text/plain", "image/png"}
+        assert data["text/plain"] == repr(ax)
+        return ax, data["image/png"], metadata["image/png"]
+
+    return show
+
+
 def picture(ax: Axes) -> bytes:
     assert isinstance(ax, Picture)
     data, _ = ax._repr_mimebundle_()
@@ -54,11 +70,12 @@ def picture(ax: Axes) -> bytes:
 
 
 @every_plot
-def test_without_axes_no_figure_is_left_open(runs: Any, draw: Draw) -> None:
+def test_without_axes_no_figure_is_left_open(runs: Any, shown: Any, draw: Draw) -> None:
+    _, first, _ = shown(draw)
     mine = plt.figure()
     before = plt.get_fignums()
     try:
-        picture(draw(runs("eight")))
+        assert picture(draw(runs("eight"))) == first, "drawing it again gives the same to the byte"
         assert plt.get_fignums() == before
         assert plt.gcf() is mine
         assert mine.axes == []
@@ -87,7 +104,7 @@ def test_given_axes_are_drawn_in_and_returned(runs: Any, draw: Draw) -> None:
     assert figure.axes == [left, right]
     assert len(left.collections) + len(left.patches) > 3
     assert len(right.collections) + len(right.patches) == 0
-    figure.savefig(BytesIO())
+    figure.draw_without_rendering()
 
 
 @every_plot
@@ -110,21 +127,16 @@ def test_a_title_of_ones_own(runs: Any, draw: Draw) -> None:
 
 
 @every_plot
-def test_a_notebook_shows_a_picture_and_a_text(runs: Any, draw: Draw) -> None:
-    ax = draw(runs("eight"))
-    data, metadata = ax._repr_mimebundle_()  # type: ignore[attr-defined]
-    assert set(data) == {"text/plain", "image/png"}
-    assert data["text/plain"] == repr(ax)
-    image = Image.open(BytesIO(data["image/png"]))
-    shown = metadata["image/png"]
-    assert image.size == (2 * shown["width"], 2 * shown["height"])
-    assert shown["width"] == 700
-    assert shown["alt"] == repr(ax)[1:-1]
-    assert len(data["image/png"]) < 150_000
+def test_a_notebook_shows_a_picture_and_a_text(shown: Any, draw: Draw) -> None:
+    ax, png, metadata = shown(draw)
+    assert Image.open(BytesIO(png)).size == (2 * metadata["width"], 2 * metadata["height"])
+    assert metadata["width"] == 700
+    assert metadata["alt"] == repr(ax)[1:-1] == str(ax)[1:-1]
+    assert len(png) < 150_000
 
 
 @pytest.mark.parametrize(
-    ("draw", "shown"),
+    ("draw", "says"),
     [
         (
             lambda r: kb.plots.arena_map(r),
@@ -147,8 +159,18 @@ def test_a_notebook_shows_a_picture_and_a_text(runs: Any, draw: Draw) -> None:
         ),
     ],
 )
-def test_a_repr_says_what_the_picture_says(runs: Any, draw: Draw, shown: str) -> None:
-    assert repr(draw(runs("eight"))) == shown
+def test_a_repr_says_what_the_picture_says(runs: Any, draw: Draw, says: str) -> None:
+    assert repr(draw(runs("eight"))) == says
+
+
+def test_a_picture_saves_itself(runs: Any, tmp_path: Path) -> None:
+    ax: Any = kb.plots.op_chart(runs("eight"))
+    ax.savefig(tmp_path / "chart.png", dpi=50)
+    image = Image.open(BytesIO((tmp_path / "chart.png").read_bytes()))
+    assert image.size[0] == 350, "the whole figure, 7 inches"
+    ax.remove()
+    with pytest.raises(RuntimeError, match=r"was removed from its figure; draw it again to save it"):
+        ax.savefig(tmp_path / "gone.png")
 
 
 def test_the_repr_of_given_axes_has_no_address(runs: Any) -> None:
@@ -163,12 +185,9 @@ def test_axes_that_were_removed_still_have_a_text(runs: Any) -> None:
     assert set(data) == {"text/plain"}
 
 
-@every_plot
-def test_two_renders_are_equal_to_the_byte(runs: Any, draw: Draw) -> None:
-    ax = draw(runs("eight"))
-    first = picture(ax)
-    assert picture(ax) == first, "showing it again"
-    assert picture(draw(runs("eight"))) == first, "drawing it again"
+def test_showing_a_picture_again_gives_the_same_to_the_byte(shown: Any) -> None:
+    ax, first, _ = shown(kb.plots.arena_timeline)
+    assert picture(ax) == first
 
 
 CHILD = """
@@ -180,14 +199,14 @@ for draw in (kb.plots.arena_map, kb.plots.engines):
 """
 
 
-def test_another_process_with_another_hash_seed_draws_the_same(runs: Any) -> None:
+def test_another_process_with_another_hash_seed_draws_the_same(shown: Any) -> None:
     path = os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")])
     child = subprocess.run(
         [sys.executable, "-c", CHILD], capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": path},
     )  # fmt: skip
     assert child.returncode == 0, child.stderr
-    mine = [picture(draw(runs("eight"))) for draw in (kb.plots.arena_map, kb.plots.engines)]
+    mine = [shown(draw)[1] for draw in (kb.plots.arena_map, kb.plots.engines)]
     assert child.stdout.split() == [hashlib.sha256(png).hexdigest() for png in mine]
 
 
@@ -225,7 +244,9 @@ def test_everything_can_be_told_from_its_ground(style: str) -> None:
 def test_a_dark_style_gives_a_dark_picture_with_light_text(runs: Any, draw: Draw) -> None:
     with matplotlib.style.context("dark_background"):
         ax = draw(runs("eight"))
-    image = Image.open(BytesIO(picture(ax))).convert("L")  # shown after the style has gone
+    buffer = BytesIO()
+    ax.figure.savefig(buffer, dpi=50)  # after the style has gone
+    image = Image.open(buffer).convert("L")
     assert sum(image.histogram()[:64]) > 0.5 * image.width * image.height
     face = mpl.colors.to_hex(ax.get_facecolor())
     own = [t for t in texts(ax) if t.get_gid() not in ("block name", "bar name")]
@@ -252,7 +273,7 @@ def test_axes_without_a_ground_take_the_one_that_the_text_is_meant_for() -> None
 @every_plot
 def test_hostile_names_are_drawn_as_they_are_spelled(runs: Any, draw: Draw) -> None:
     ax = draw(runs("hostile"), **({"by": "tile"} if draw is kb.plots.op_chart else {}))
-    picture(ax)
+    ax.figure.draw_without_rendering()
     assert all(not t.get_parse_math() for t in texts(ax))
     assert all(not t.get_usetex() for t in texts(ax))
     assert all("\n" not in t.get_text() for t in texts(ax))
@@ -279,18 +300,23 @@ LAID_OUT: list[tuple[str, Draw, str, dict[str, Any]]] = [
     *[
         (f"{name} of {run}", draw, run, {})
         for run in (
-            "one",
             "eight",
             "long",
-            "prefetch",
-            "causal",
             "naive",
             "overflow",
-            "overflow of 8",
             "hostile",
         )
         for name, draw in ALL.items()
     ],
+    *[
+        (f"{name} of {run}", ALL[name], run, {})
+        for run in ("one", "prefetch", "causal", "overflow of 8")
+        for name in ("arena_map", "arena_timeline", "engines")
+    ],
+    *[(f"{name} of no scopes", ALL[name], "no scopes", {}) for name in ("arena_map", "arena_timeline")],
+    ("occupancy of overflow of 8", kb.plots.occupancy, "overflow of 8", {}),
+    ("engines of a merge", kb.plots.engines, "eight", {"pes": 0, "tile": "merge PE 1"}),
+    ("timeline at a peak", kb.plots.arena_timeline, "eight", {"ylim": 25_680, "title": "With scopes"}),
     *[(f"{name} of many", ALL[name], "many", {}) for name in ("engines", "occupancy")],
     *[(f"{name} of ring", ALL[name], "ring", {}) for name in ALL],
     ("map in a tile", kb.plots.arena_map, "eight", {"at": "O*c", "pe": 7, "tile": "tile 2"}),
@@ -350,4 +376,21 @@ def test_an_empty_run_says_so(runs: Any, draw: Draw) -> None:
 def test_an_engine_that_ran_nothing_says_so(draw: Draw) -> None:
     run = RunResult.of(kb.launch(lambda tl: None, data=False).engine)
     bare = RunResult(completion=run.completion, topology=run.topology)
-    picture(draw(bare))
+    draw(bare).figure.draw_without_rendering()
+
+
+@every_plot
+def test_what_is_no_run_is_refused(runs: Any, draw: Draw) -> None:
+    name = draw.__name__
+    with pytest.raises(
+        TypeError,
+        match=rf"kb\.plots\.{name} draws a RunResult, what kb\.launch or kb\.decode returns; got int 4\. "
+        rf"for example run = kb\.decode\(q, k, v\); kb\.plots\.{name}\(run\)",
+    ):
+        draw(4)
+    error = kb.ScratchOverflowError.__new__(kb.ScratchOverflowError)
+    error.run = runs("overflow")
+    with pytest.raises(
+        TypeError, match=rf"got ScratchOverflowError\. its run is in \.run: kb\.plots\.{name}\(error\.run\)"
+    ):
+        draw(error)

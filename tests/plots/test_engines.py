@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.legend import Legend
 
 import kernbench_nb as kb
 
@@ -138,3 +139,34 @@ def test_one_pe_may_be_a_plain_number(runs: Any) -> None:
     a, b = kb.plots.engines(runs("eight"), 3), kb.plots.engines(runs("eight"), np.int64(3))
     assert repr(a) == repr(b)
     assert repr(a).startswith("<engines of gqa_decode_long_kernel, PE 3: ")
+
+
+def test_a_name_stands_inside_its_bar_with_its_texture_on_either_side(runs: Any) -> None:
+    ax = kb.plots.engines(runs("prefetch"), tile="tile 3")
+    names = [t for t in ax.texts if t.get_gid() == "bar name"]
+    assert {"K", "V", "qk", "p*V", "exp"} <= {t.get_text() for t in names}
+    edges = [span for engine in ENGINES for span in bars(ax, engine)]
+    to_px = ax.transData.transform
+    for t in names:
+        assert t.get_bbox_patch() is None, "no box hides the bar"
+        at = t.get_position()[0]
+        box = t.get_window_extent()
+        first, last = ax.get_xlim()
+        around = [
+            (to_px((max(a, first), 0))[0], to_px((min(b, last), 0))[0]) for a, b in edges if a <= at <= b
+        ]
+        assert any(a + 2 <= box.x0 and box.x1 <= b - 2 for a, b in around), t.get_text()
+
+
+def test_the_legend_names_all_that_is_drawn(runs: Any) -> None:
+    def legend_of(run: str, **how: Any) -> list[str]:
+        ax = kb.plots.engines(runs(run), **how)
+        return [t.get_text() for box in ax.findobj(Legend) for t in box.get_texts()]
+
+    flight = "in flight until its tick"
+    assert legend_of("eight") == [
+        *ENGINES, "tile", "busiest engine", flight, "waits for a message (from whom, where there is room)",
+    ]  # fmt: skip
+    assert legend_of("one") == [*ENGINES[:3], "tile", "busiest engine", flight]
+    assert legend_of("hostile") == ["math", "tile", "busiest engine"]
+    assert legend_of("many") == [*ENGINES, "tile", "in flight", "waits for a message"]
