@@ -228,14 +228,14 @@ def _side_by_side(scoped: RunResult, unscoped: RunResult) -> Figure:
 
     from kernbench_nb.plots import arena_timeline
 
-    # inches: two pictures as the plots make them, and a line above that tells them apart
-    width, height, axes_width = 14.0, 4.3, 6.0
+    # inches: two pictures as the plots make them
+    width, height, axes_width = 14.0, 3.9, 6.0
     figure = Figure(figsize=(width, height))
     left, right = figure.subplots(1, 2)
     figure.subplots_adjust(
         left=0.85 / width,
         right=1 - 0.15 / width,
-        top=1 - 1.18 / height,
+        top=1 - 0.78 / height,
         bottom=0.62 / height,
         wspace=(width - 2 * axes_width - 1.0) / axes_width,
     )
@@ -245,6 +245,5 @@ def _side_by_side(scoped: RunResult, unscoped: RunResult) -> Figure:
         (left, scoped, "With scopes: the end of a tile gives its bytes back"),
         (right, unscoped, "Without scopes: nothing is given back"),
     ):
-        arena_timeline(run, ax=axes, ylim=top, until=until)
-        figure.text(axes.get_position().x0, 1 - 0.3 / height, label, fontsize=13)
+        arena_timeline(run, ax=axes, ylim=top, until=until, title=label)
     return figure
