@@ -1,7 +1,7 @@
-"""The tour: the main job on real data, what it says about it, and what it draws.
+"""The tour: the main job on real data, what it says about it, and what it shows.
 
-`take` runs, `lines` words the runs, `draw` pictures them; none of them prints. Whatever a line says is read off a
-run.
+`take` runs, `lines` words the runs, `page` lets a reader step through them, `draw` pictures them; none of them prints.
+Whatever a line says is read off a run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,12 +24,14 @@ from kernbench_nb.runtime_api.text import bytes_text, grouped
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PES", "TEXTS", "TILE", "Tour", "draw", "lines", "take"]
+__all__ = ["PAGE", "PES", "TEXTS", "TILE", "Tour", "draw", "lines", "page", "take"]
 
 PES = 8
 TILE = 16
 TEXTS = 5
 """How many times over the one PE reads the text that is too long without scopes."""
+
+PAGE = "flash_sweep.html"
 
 DPI = 150
 """Of the pictures, which are 7 or 14 inches wide."""
@@ -42,7 +44,7 @@ class Tour:
     Attributes
     ----------
     run
-        Decode of the last token of the sample, with data.
+        Decode of the last token of the sample, with data, and with what each tile left behind.
     worst
         Its worst ``|error| / (1 + |reference|)`` against float64.
     unscoped
@@ -68,7 +70,7 @@ def take() -> Tour:
     """
     q, k, v = sample_attention()
     query = q[-1:]
-    run = decode(query, k, v, pes=PES, tile=TILE)
+    run = decode(query, k, v, pes=PES, tile=TILE, record="tiles")
     worst = run.check()
     unscoped = decode(query, k, v, pes=PES, tile=TILE, scoped=False, data=False)
     # sizes are all that timing mode looks at, so the text over and over stands for a longer one
@@ -178,6 +180,70 @@ def _without_scopes(tour: Tour) -> list[str]:
         "The same kernel, but a tile's scratch is not given back when the tile ends:",
         *pairs([("this text", here), (f"{TEXTS} times it", longer), ("", overflow), ("with scopes", scoped)]),
     ]
+
+
+# -- the page --------------------------------------------------------------------------------------------------
+
+
+def page(tour: Tour, folder: Path) -> tuple[Path, str]:
+    """Write the page to step through: the sweep, and below it the long text with scopes beside without.
+
+    Parameters
+    ----------
+    tour
+        The runs.
+    folder
+        Where to; made if it is not there.
+
+    Returns
+    -------
+    (path, what it shows)
+
+    Raises
+    ------
+    OSError
+        If the folder or the file cannot be written.
+    """
+    from kernbench_nb.widgets.html import Section, write_page
+    from kernbench_nb.widgets.scene import scene
+
+    sweep, pair = scene(tour.run), scene(tour.long, tour.dead)
+    overflow = pair.other.head["error"] if pair.other is not None else {}
+    sections = (
+        Section(sweep, "The sweep, tile by tile", _sweep_text(tour.run, sweep.pe)),
+        Section(pair, "Without scopes", _overflow_text(tour, overflow)),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = write_page(
+        folder / PAGE, sections, title="Flash decode of real data, tile by tile", lead=_task(tour.run)
+    )
+    return path, "the sweep to step through, and the overflow without scopes"
+
+
+def _sweep_text(run: RunResult, pe: int) -> str:
+    """What to look at while one steps, from the PE on that is shown first."""
+    return (
+        f"Scratch is the small fast memory of a PE, {bytes_text(run.topology.scratch_bytes)}. In its persistent arena "
+        "lie the query and the state (m, l, O): they outlive every tile. Above it lies the scoped arena: K, V, the "
+        "scores S (qk, then s) and the weights P (exp, then p) of one tile. When the tile ends, its scope moves the "
+        "cursor back to the save-point: they are given back, and the next tile takes the same bytes.\n\n"
+        f"It stands inside the last tile of PE {pe}. Step with the arrow keys, by tile or by operation; choose another "
+        "PE; or click on a tile, a block or a bar to go there."
+    )
+
+
+def _overflow_text(tour: Tour, error: dict[str, Any]) -> str:
+    """What the pair shows; `error` is that of its trace."""
+    keys, tiles, done = tour.dead.params["S_kv"], len(tour.long.tile_log), len(tour.dead.tile_log) - 1
+    return (
+        f"{TEXTS} times the text, {grouped(keys)} keys, on one PE. On one side the kernel as above: its {tiles} tiles "
+        f"take {bytes_text(tour.long.peak_scratch)}, as any number of tiles does. On the other the same kernel, but a "
+        "tile's scratch is not given back when the tile ends, so each tile begins where the last one ended. After "
+        f"{done} tiles {error['name']} wants {bytes_text(error['wanted'])}, and {bytes_text(error['free'])} are free. "
+        f"{grouped(error['live_count'])} blocks fill the scratch; the rest of the sweep would read "
+        f"{grouped(error['read_again'])} of them.\n\n"
+        "It stands where it overflows. Step back to see it fill up, or on to see the other one finish."
+    )
 
 
 # -- pictures --------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def main(ctx: click.Context) -> None:
     show_default="this folder",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Folder for the pictures; made if it is not there. Pictures of an earlier tour are replaced.",
+    help="Folder for the page and the pictures; made if it is not there. Those of an earlier tour are replaced.",
 )
 @click.option("--no-pictures", is_flag=True, help="Write no files.")
 @_traceback_option
@@ -149,7 +149,8 @@ def _tour(out: Path, no_pictures: bool) -> None:
     """Run the main job, a flash decode of real data, and show what it did.
 
     One query and 319 keys of a real model, on 8 PEs, 16 keys at a time: checked against float64, each tile in a
-    table, and then what the kernel would have needed without scopes. Three pictures of it are written.
+    table, and then what the kernel would have needed without scopes. A page to step through it, flash_sweep.html,
+    and three pictures are written.
     """
     from kernbench_nb import _tour as tour
 
@@ -158,13 +159,13 @@ def _tour(out: Path, no_pictures: bool) -> None:
     if no_pictures:
         return
     try:
-        written = tour.draw(runs, out)
+        written = [tour.page(runs, out), *tour.draw(runs, out)]
     except OSError as error:
         raise click.ClickException(
-            f"cannot write pictures to {click.format_filename(out)}: {error.strerror or error}. Choose another "
-            "folder with --out DIR, or write none with --no-pictures."
+            f"cannot write to {click.format_filename(out)}: {error.strerror or error}. Choose another folder with "
+            "--out DIR, or write nothing with --no-pictures."
         ) from error
-    click.echo("\nThe pictures")
+    click.echo("\nWritten, the page to open in a browser")
     for path, what in written:
         click.echo(f"  {click.format_filename(path)}: {what}")
 

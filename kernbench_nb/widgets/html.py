@@ -19,8 +19,9 @@ __all__ = ["Section", "page_text", "run_to_html", "write_page"]
 _STYLE = """
 body { margin: 0; padding: 16px 20px 40px;
   background: var(--jp-layout-color0, #fff); color: var(--jp-ui-font-color1, #24292f);
-  font: 14px/20px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+  font: 14px/20px var(--jp-ui-font-family, "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif); }
 main { max-width: 1248px; margin: 0 auto; }
+main > h1, main > h2, main > p { padding: 0 16px; } /* in line with the views */
 main > h1 { font-size: 22px; line-height: 28px; margin: 8px 0 4px; }
 main > h2 { font-size: 18px; line-height: 24px; margin: 40px 0 4px; }
 main > p { max-width: 72ch; margin: 4px 0 16px; }

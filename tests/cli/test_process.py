@@ -33,7 +33,7 @@ def test_tour_as_a_process(call: Call, tmp_path: Path) -> None:
     assert (found.returncode, found.stderr) == (0, "")
     # the folder's name is all that this terminal cannot show
     assert found.stdout == expected.stdout.replace("α", "\\u03b1")
-    assert {path.suffix for path in (tmp_path / "α").iterdir()} == {".png"}
+    assert {path.suffix for path in (tmp_path / "α").iterdir()} == {".html", ".png"}
 
 
 def test_an_error_as_a_process(tmp_path: Path) -> None:

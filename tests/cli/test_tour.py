@@ -1,10 +1,14 @@
-"""`tour`: what it prints is what the runs say, and its pictures are there."""
+"""`tour`: what it prints is what the runs say, and the page and the pictures that it writes."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -12,12 +16,15 @@ import pytest
 from click.testing import Result
 
 import kernbench_nb as kb
+from kernbench_nb import _tour as tour
 from kernbench_nb.benches.footprint import Footprint
 from kernbench_nb.runtime_api.text import bytes_text, grouped
+from kernbench_nb.widgets.reader import Trace
 
 Call = Callable[..., Result]
 Refused = Callable[..., str]
 
+PAGE = "flash_sweep.html"
 PICTURES = ("flash_sweep_arenas.png", "flash_sweep_overflow.png", "flash_sweep_engines.png")
 
 
@@ -142,17 +149,138 @@ def test_no_pictures_writes_nothing(call: Call, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+# -- the page --------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """What a browser would find: tags with their attributes, texts, and the state of each view."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.inside = ""
+        self.feed(text)
+        states = [json.loads(data) for data in self.texts["script application/json"]]
+        self.traces = [
+            [
+                Trace(head, base64.b64decode(state["buffers"][name]))
+                for head, name in zip(state["state"]["heads"], ("trace", "trace_b"), strict=False)
+            ]
+            for state in states
+        ]
+        self.states: list[dict[str, Any]] = [state["state"] for state in states]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.inside = " ".join([tag, *(str(value) for name, value in attrs if name == "type")])
+        self.texts.setdefault(self.inside, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.texts[self.inside][-1] += data
+
+
+@pytest.fixture(scope="module")
+def taken() -> tour.Tour:
+    """The tour's runs."""
+    return tour.take()
+
+
+@pytest.fixture
+def page(taken: tour.Tour, tmp_path: Path) -> Page:
+    """The page, read back."""
+    path, _ = tour.page(taken, tmp_path / "deep" / "er")
+    assert path == tmp_path / "deep" / "er" / PAGE
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def test_the_page_holds_the_sweep_and_the_pair(page: Page, runs: dict[str, kb.RunResult]) -> None:
+    (sweep,), (scoped, dead) = page.traces
+    for trace, run in ((sweep, runs["run"]), (scoped, runs["long"]), (dead, runs["dead"])):
+        assert trace.head["makespan"] == run.makespan_ps
+        assert {p["pe"]: p["peak"] for p in trace.head["pes"]} == dict(run.peak_scratch_by_pe)
+        assert trace.ops["start"].tolist() == run.op_log.rows.start.tolist()
+        assert trace.tiles["hbm"].sum() == run.hbm_bytes
+
+
+def test_the_sweep_of_the_page_has_values(page: Page) -> None:
+    (sweep,) = page.traces[0]
+    assert sweep.head["values"]
+    assert sweep.head["final"] == "float64 reference"
+    assert sweep.head["score"]["tokens"][-2:] == [" earth", "."]
+
+
+def test_the_pair_of_the_page_opens_at_the_overflow(page: Page, runs: dict[str, kb.RunResult]) -> None:
+    state, (scoped, dead) = page.states[1], page.traces[1]
+    error = runs["dead"].completion.error
+    assert isinstance(error, kb.ScratchOverflowError)
+    assert state["names"] == ["With scratch scopes", "Without scratch scopes"]
+    assert scoped.head["error"] is None
+    assert (dead.head["error"]["wanted"], dead.head["error"]["free"]) == (error.wanted, error.free)
+    assert (state["pe"], state["step"]) == (0, len(runs["dead"].tiles))
+
+
+def test_what_the_page_says_is_read_off_the_runs(page: Page, runs: dict[str, kb.RunResult]) -> None:
+    task, scratch, _, overflow, _ = page.texts["p"]
+    run, dead, limit = runs["run"], runs["dead"], runs["run"].topology.scratch_bytes
+    error, last = page.traces[1][1].head["error"], page.states[0]["pe"]
+    assert f"has read {run.params['S_kv']} tokens" in task
+    assert f"memory of a PE, {bytes_text(limit)}." in scratch
+    assert f"the last tile of PE {last}." in page.texts["p"][2]
+    assert f"its {len(runs['long'].tiles)} tiles take {bytes_text(runs['long'].peak_scratch)}, " in overflow
+    assert f"After {len(dead.tiles) - 1} tiles V wants {bytes_text(error['wanted'])}, and " in overflow
+    assert (
+        f"{bytes_text(error['free'])} are free. {grouped(error['live_count'])} blocks fill the scratch"
+        in overflow
+    )
+
+
+def test_the_page_asks_for_nothing(page: Page) -> None:
+    links = {"src", "href", "srcset", "action", "data", "poster"}
+    pointing = {
+        value.partition(",")[0]
+        for _, attrs in page.tags
+        for k, value in attrs.items()
+        if k in links and value
+    }
+    assert pointing == {"data:image/svg+xml;base64"}
+    assert not {"link", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
+    (policy,) = [str(a["content"]) for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "http" not in policy
+    code = "".join(page.texts["style"] + page.texts["script module"])
+    # the name of SVG is no address that anything asks for
+    assert set(re.findall(r"https?://[^\s'\"`]+", code)) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"@import|url\((?!#|['\"]?data:|\$|`)", code)
+
+
+def test_hostile_names_stay_text_on_the_page(page: Page, tmp_path: Path) -> None:
+    bad = "</script><img src=x onerror=alert(1)>"
+    runs = tour.take()
+    for run in (runs.run, runs.long, runs.dead):
+        object.__setattr__(run, "name", bad)
+    path, _ = tour.page(runs, tmp_path)
+    hostile = Page(path.read_text(encoding="utf-8"))
+    assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in page.tags]
+    assert [attrs for _, attrs in hostile.tags if "onerror" in attrs] == []
+    assert hostile.states[0]["heads"][0]["title"] == bad
+
+
 # -- pictures --------------------------------------------------------------------------------------------------
 
 
-def test_the_pictures_are_where_it_says(call: Call, text: str, tmp_path: Path) -> None:
+def test_page_and_pictures_are_where_it_says(call: Call, text: str, tmp_path: Path) -> None:
     result = call("tour", "--out", "deep/er")
     assert (result.exit_code, result.stderr) == (0, "")
     folder = tmp_path / "deep" / "er"
-    assert sorted(path.name for path in folder.iterdir()) == sorted(PICTURES)
-    assert result.stdout.startswith(text), "pictures change nothing of the text"
-    told = re.findall(r"^  (deep\S+\.png): \w", result.stdout.removeprefix(text), re.MULTILINE)
-    assert [Path(path) for path in told] == [Path("deep/er") / name for name in PICTURES]
+    assert sorted(path.name for path in folder.iterdir()) == sorted((PAGE, *PICTURES))
+    assert result.stdout.startswith(text), "what is written changes nothing of the text"
+    told = re.findall(r"^  (deep\S+\.\w+): \w", result.stdout.removeprefix(text), re.MULTILINE)
+    assert [Path(path) for path in told] == [Path("deep/er") / name for name in (PAGE, *PICTURES)]
     for name in PICTURES:
         pixels = (255 * matplotlib.image.imread(folder / name)).astype(np.uint8)
         height, width, _ = pixels.shape
@@ -161,11 +289,11 @@ def test_the_pictures_are_where_it_says(call: Call, text: str, tmp_path: Path) -
         assert len(np.unique(pixels.view(np.uint32))) > 20, f"{name} is (nearly) empty"
 
 
-def test_pictures_are_the_same_twice_and_replaced(call: Call, tmp_path: Path) -> None:
+def test_page_and_pictures_are_the_same_twice_and_replaced(call: Call, tmp_path: Path) -> None:
     drawn = []
     for _ in range(2):
         assert call("tour").exit_code == 0
-        drawn.append([(tmp_path / name).read_bytes() for name in PICTURES])
+        drawn.append([(tmp_path / name).read_bytes() for name in (PAGE, *PICTURES)])
     assert drawn[0] == drawn[1]
 
 
@@ -175,8 +303,8 @@ def test_a_folder_that_cannot_be_made_is_one_line(call: Call, tmp_path: Path) ->
     assert result.exit_code == 1
     assert "Without scopes" in result.stdout, "what was found out is shown before"
     assert re.fullmatch(
-        r"Error: cannot write pictures to taken.pictures: .+\. Choose another folder with --out DIR, or write none "
-        r"with --no-pictures\.\n",
+        r"Error: cannot write to taken.pictures: .+\. Choose another folder with --out DIR, or write nothing with "
+        r"--no-pictures\.\n",
         result.stderr,
     )
 
@@ -190,8 +318,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(call: Call, monkeypatch: py
     result = call("tour")
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: cannot write pictures to .: Permission denied. Choose another folder with --out DIR, or write none "
-        "with --no-pictures.\n"
+        "Error: cannot write to .: Permission denied. Choose another folder with --out DIR, or write nothing with "
+        "--no-pictures.\n"
     )
 
 
@@ -205,6 +333,6 @@ def test_a_wrong_output_ends_the_tour(refused: Refused, monkeypatch: pytest.Monk
     )
 
 
-def test_the_readme_names_the_pictures() -> None:
+def test_the_readme_names_what_is_written() -> None:
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    assert [name for name in PICTURES if f"`{name}`" not in readme] == []
+    assert [name for name in (PAGE, *PICTURES) if f"`{name}`" not in readme] == []
