@@ -150,7 +150,7 @@ class Reductions(Elementwise):
         """exp(x - max) / sum along `dim`, in the dtype of x; narrow floats compute in f32.
 
         One row in the log; its cost is that of its parts (max, sub, exp, sum, div) with one fill, its scratch is that
-        of its result only. A row of nothing but -inf gives NaN, as everywhere.
+        of its result only. A row of nothing but -inf gives NaN, as everywhere. ``out=`` must not be x.
 
         Raises
         ------

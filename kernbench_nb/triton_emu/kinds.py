@@ -112,7 +112,7 @@ class Kinds:
         self.table = table
         self.binary: list[dict[TileType, dict[TileType, Kind]]] = [{} for _ in BINARY]
         self.unary: list[dict[TileType, Kind]] = [{} for _ in UNARY]
-        self.reductions: list[dict[TileType, dict[bool, dict[int | None, Kind]]]] = [{} for _ in REDUCTIONS]
+        self.reductions: list[dict[TileType, dict[bool, dict[Any, Kind]]]] = [{} for _ in REDUCTIONS]
         self.dots: dict[TileType, dict[TileType, Kind]] = {}
         self.casts: dict[TileType, dict[DType, Kind]] = {}
         self.copies: dict[TileType, dict[TileType, Kind]] = {}

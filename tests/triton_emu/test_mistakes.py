@@ -179,3 +179,16 @@ def test_a_pointer_is_true_and_has_no_private_names() -> None:
 
     with pytest.warns(kb.errors.UnwaitedLoadWarning):
         kb.launch(kernel, np.ones(8, np.float32))
+
+
+@pytest.mark.parametrize(("dtype", "poison"), [("float32", None), ("int32", -1), ("uint8", 255)])
+def test_what_masked_lanes_hold_without_other(dtype: str, poison: int | None) -> None:
+    seen: list[Any] = []
+
+    def kernel(x: Any, *, tl: Any) -> None:
+        seen.append(tl.load(x, (4,), mask=tl.arange(0, 4) < 3).numpy())
+
+    run = kb.launch(kernel, np.zeros(3, dtype))
+    assert seen[0][:3].tolist() == [0, 0, 0]
+    assert np.isnan(seen[0][3]) if poison is None else seen[0][3] == poison
+    assert run.hbm_bytes == 4 * np.dtype(dtype).itemsize  # charged as a whole tile
