@@ -313,7 +313,7 @@ def launch(
     def wrap(name: str, value: Any) -> Any:
         """What the kernel gets for an argument; an array that is given twice is one tensor, as memory would be."""
         if not isinstance(value, np.ndarray):
-            if isinstance(value, list) and value and isinstance(value[0], (list, float, np.floating)):
+            if isinstance(value, list) and _holds_floats(value):
                 raise TypeError(
                     f"argument {name!r} is a list; only numpy arrays become tensors in HBM: pass np.asarray(...), of "
                     "a dtype such as np.float32."
@@ -389,6 +389,12 @@ def _directions(machine: Topology, grid: Grid) -> Table:
     if sips == 1:
         return default_table(machine, cubes, pes)
     return merge_tables((mesh_table(machine), chain_table(machine), sip_table(machine)))
+
+
+def _holds_floats(value: list[Any]) -> bool:
+    """Whether a list, nested or not, begins with a float: then it stands for an array, and is no shape or plan."""
+    first = value[0] if value else None
+    return _holds_floats(first) if isinstance(first, list) else isinstance(first, (float, np.floating))
 
 
 def attach(error: Exception, result: Callable[[BaseException | None], RunResult]) -> None:
