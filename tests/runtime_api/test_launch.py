@@ -186,7 +186,7 @@ def test_the_example_of_the_docstring() -> None:
         (lambda: kb.launch(lambda x: None, ones()), r"needs a parameter named tl, keyword-only .* is <lambda>\(x\)"),
         (lambda: kb.launch(lambda tl, /: None), r"a kernel needs a parameter named tl, keyword-only or the last one"),
         (lambda: kb.launch(vector_add, [1.0], ones(), ones(), 1), r"argument 'a' is a list; .* np\.asarray"),
-        (lambda: kb.launch(vector_add, [[1, 2]], ones(), ones(), 1), r"argument 'a' is a list; .* np\.asarray"),
+        (lambda: kb.launch(vector_add, [[1.0, 2.0]], ones(), ones(), 1), r"argument 'a' is a list; .* np\.asarray"),
         (lambda: kb.launch(vector_add, ones(), b=[1.0]), r"argument 'b' is a list; .* np\.asarray"),
         (lambda: kb.launch(vector_add, ones(), ones(), ones(), 8, a=1), r"multiple values for argument 'a'"),
         (lambda: kb.launch(vector_add, ones(dtype=np.uint64), ones(), ones(), 8), r"argument 'a': unknown dtype"),
