@@ -3,7 +3,7 @@
 import { plot, size } from './dom.js';
 import { Marks } from './marks.js';
 import { bytes, group } from './numbers.js';
-import { textWidth } from './place.js';
+import { BOLD, textWidth } from './place.js';
 
 export class PeakChart {
   constructor(owner) {
@@ -87,7 +87,7 @@ export class PeakChart {
     m.line(x, this.bottom, x, y, 'play');
     m.circle(x, y, 5.5, peak > limit ? 'dot bad' : 'dot');
     const text = bytes(peak);
-    const left = x > this.x1 - textWidth(text, '600 11px sans-serif') - 14;
+    const left = x > this.x1 - textWidth(text, BOLD) - 14;
     m.text(left ? x - 10 : x + 10, y + 17, text, `t lab0 b halo${left ? ' end' : ''}`);
   }
 }

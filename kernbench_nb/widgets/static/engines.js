@@ -6,12 +6,11 @@ import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css, ENGINES } from './colour.js';
 import { group, niceStep, percent, time } from './numbers.js';
-import { textWidth } from './place.js';
+import { MONO, textWidth } from './place.js';
 import { waited, who } from './words.js';
 
 const LANE = 22;
 const MOST_ROWS = 500; // of a tile with more operations, the lanes show these around the step
-const MONO = '10.5px monospace';
 
 export class Engines {
   constructor(player, options = {}) {

@@ -3,7 +3,7 @@
 
 import { svg } from './dom.js';
 import { percent, superscript } from './numbers.js';
-import { fit, textWidth } from './place.js';
+import { BOLD, fit, textWidth } from './place.js';
 import { shortLabel } from './scratch.js';
 
 const MOST_LINES = 16;
@@ -81,7 +81,7 @@ export class ErrorCurve {
     const { box } = this;
     if (!this.list.length || box.w < 60) return;
     const shared = run.pes.length > 1 && run.head.score && run.head.score.S_q <= 16;
-    m.text(box.x, box.title, fit(box.w > 190 ? 'distance of O / l from the result' : 'error of O / l', box.w + 8, '600 11px sans-serif'), 't lab0 b');
+    m.text(box.x, box.title, fit(box.w > 190 ? 'distance of O / l from the result' : 'error of O / l', box.w + 8, BOLD), 't lab0 b');
     const text = shared ? 'if all PEs merged now; a line a row, median in bold' : 'a line a row, median in bold';
     if (textWidth(text) < box.w + 10) m.text(box.x, box.title + 14, text, 't lab2');
     for (let d = Math.ceil(Math.log10(this.low)); d <= Math.log10(this.high) + 0.01; d++) {
@@ -119,7 +119,7 @@ export class ErrorCurve {
       const x = Math.max(this.box.x - 30 + w / 2, Math.min(this.x(n), this.values.width - w / 2 - 1));
       return { x, from: x - w / 2 - 3, to: x + w / 2 + 3 };
     };
-    const own = last >= 0 ? spot(last, '600 11px sans-serif') : null;
+    const own = last >= 0 ? spot(last, BOLD) : null;
     let free = -99;
     this.list.forEach((t, n) => {
       const at = spot(n);

@@ -59,6 +59,7 @@ class Explore {
 
   layout() {
     this.root.classList.toggle('narrow', this.shell.width < NARROW);
+    this.root.classList.toggle('small', this.shell.width < 760);
     if (!this.panels) return;
     for (const panel of this.panels) if (panel.open) panel.attempt(() => panel.view.layout(panel.width));
     this.draw();

@@ -1,7 +1,7 @@
 // Words under the score map: the tokens of the current tile, shaded by their heaviest weight; or one query's keys.
 
 import { entry } from './colour.js';
-import { fit, textWidth } from './place.js';
+import { BOLD, fit, textWidth } from './place.js';
 import { heatIndex } from './heat.js';
 
 /** A token's word, tidied for a label; quoted with a blank before it where it follows a number. */
@@ -87,7 +87,7 @@ function drawBeside(map, m, score, token, heavy) {
   const x = map.x0 + map.w + 28;
   const right = map.width - 1;
   const bar = right - x - 134;
-  m.text(x, map.y0 + 10, fit(`Query ${token}${word(score, token, true)} attends, so far, to`, right - x, '600 11px sans-serif'), 't lab0 b');
+  m.text(x, map.y0 + 10, fit(`Query ${token}${word(score, token, true)} attends, so far, to`, right - x, BOLD), 't lab0 b');
   const rows = Math.max(0, Math.min(14, Math.floor((map.h - 50) / 19)));
   heavy.slice(0, rows).forEach(([k, p], n) => {
     const y = map.y0 + 34 + n * 19;
@@ -96,7 +96,7 @@ function drawBeside(map, m, score, token, heavy) {
     m.rect(x + 106, y - 9, Math.max(1, p * bar), 11, 'wbar');
     m.text(x + 110 + p * bar, y, hundredths(p), 't lab1 num');
   });
-  m.text(x, map.y0 + map.h - 2, heavy.length ? 'its heaviest keys; hover over a row to read it' : 'nothing yet', 't lab2');
+  m.text(x, map.y0 + map.h - 2, fit(heavy.length ? 'its heaviest keys; hover over a row to read it' : 'nothing yet', right - x), 't lab2');
 }
 
 const hundredths = p => (p >= 0.995 ? '1.00' : p.toFixed(p >= 0.0095 ? 2 : 3).slice(1));

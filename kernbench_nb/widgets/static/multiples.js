@@ -5,7 +5,7 @@ import { Marks } from './marks.js';
 import { textures } from './texture.js';
 import { css } from './colour.js';
 import { bytes, many, time } from './numbers.js';
-import { fit, textWidth } from './place.js';
+import { BOLD, fit, textWidth } from './place.js';
 import { paintTimeline } from './timeline.js';
 
 export class Multiples {
@@ -104,7 +104,7 @@ export class Multiples {
       const label = small ? `${pe.sip}·${pe.cube}·${pe.pe % run.head.machine.pes_per_cube}` : pe.label;
       m.text(x, y - 4, fit(label, w), `t ${on ? 'lab0 b' : 'lab1'}${small ? ' sm' : ''}`);
       const peak = bytes(pe.peak);
-      if (!small && textWidth(label, '600 11px sans-serif') + textWidth(peak) + 10 < w) m.text(x + w, y - 4, peak, 't lab2 end num');
+      if (!small && textWidth(label, BOLD) + textWidth(peak) + 10 < w) m.text(x + w, y - 4, peak, 't lab2 end num');
       const px = x + (now / this.end) * w;
       if (on) m.rect(x - 0.5, y - 0.5, w + 1, h + 1, 'cell-on');
       m.line(px, y - 1, px, y + h + 1, on ? 'play' : 'play thin');

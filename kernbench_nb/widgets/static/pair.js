@@ -171,6 +171,7 @@ export class Pair {
   layout() {
     if (!this.sides || !this.shell.width || !this.rows) return;
     this.root.classList.toggle('narrow', this.shell.width < NARROW);
+    this.root.classList.toggle('small', this.shell.width < 760);
     for (const side of this.sides) {
       side.i = this.rows[side.number];
       side.layout();

@@ -6,7 +6,7 @@ import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css, mix } from './colour.js';
 import { group, many, niceStep, time } from './numbers.js';
-import { fit, textWidth } from './place.js';
+import { BOLD, fit, textWidth } from './place.js';
 import { shortLabel } from './scratch.js';
 import { who } from './words.js';
 
@@ -40,7 +40,7 @@ export class Pes {
     this.top = 4;
     this.height = Math.ceil(this.top + n * this.rowHeight + 24);
     this.labels = this.rowHeight >= 11;
-    this.x0 = 20 + Math.max(30, ...run.pes.slice(0, 40).map(pe => textWidth(pe.label, '600 11px sans-serif')));
+    this.x0 = 20 + Math.max(30, ...run.pes.slice(0, 40).map(pe => textWidth(pe.label, BOLD)));
     this.nowWidth = this.labels && width > 620 ? 150 : 0;
     this.x1 = width - this.nowWidth - 2;
     this.range(run);

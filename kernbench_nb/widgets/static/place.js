@@ -29,18 +29,39 @@ export function spread(wishes, gap, low, high) {
   return at;
 }
 
-const METER = document.createElement('canvas').getContext('2d');
-const CACHE = new Map();
+/** Fonts of labels: what textWidth measures is what the style sheet draws with. */
+export const PLAIN = 'plain';
+export const BOLD = 'bold';
+export const MONO = 'mono';
+export const MONO_BOLD = 'mono bold';
 
-/** Width of a text in CSS pixels; the font as in CSS. */
-export function textWidth(text, font = '11px sans-serif') {
+const METER = document.createElement('canvas').getContext('2d');
+const WIDTHS = new Map();
+let fonts = {};
+
+/** Measure in the fonts of a view: a host such as JupyterLab brings its own. */
+export function useFonts(root) {
+  const style = getComputedStyle(root);
+  const sans = style.fontFamily;
+  const probe = document.createElement('i');
+  probe.style.fontFamily = 'var(--kb-mono)';
+  root.append(probe);
+  const mono = getComputedStyle(probe).fontFamily;
+  probe.remove();
+  const next = { [PLAIN]: `11px ${sans}`, [BOLD]: `600 11px ${sans}`, [MONO]: `10.5px ${mono}`, [MONO_BOLD]: `600 10.5px ${mono}` };
+  if (JSON.stringify(next) !== JSON.stringify(fonts)) WIDTHS.clear();
+  fonts = next;
+}
+
+/** Width of a text in CSS pixels, in one of the fonts above. */
+export function textWidth(text, font = PLAIN) {
   const key = `${font}|${text}`;
-  let w = CACHE.get(key);
+  let w = WIDTHS.get(key);
   if (w === undefined) {
-    METER.font = font;
+    METER.font = fonts[font] || '11px sans-serif';
     w = METER.measureText(text).width;
-    if (CACHE.size > 5000) CACHE.clear();
-    CACHE.set(key, w);
+    if (WIDTHS.size > 5000) WIDTHS.clear();
+    WIDTHS.set(key, w);
   }
   return w;
 }

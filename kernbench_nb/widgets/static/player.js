@@ -310,9 +310,12 @@ export class Player {
   layout() {
     if (!this.panels || !this.shell.width) return;
     this.root.classList.toggle('narrow', this.shell.width < NARROW);
+    this.root.classList.toggle('small', this.shell.width < 760);
     this.root.classList.toggle('slim', this.shell.width < 520);
     this.grid.className = `grid ${this.shape}${this.panels.some(q => q.view instanceof Source) ? '' : ' nosource'}`;
     const source = this.panels.find(panel => panel.view instanceof Source);
+    if (!this.seen && source && this.shell.width < NARROW && !this.options.everything && this.shape !== 'bare') source.fold(false);
+    this.seen = true;
     for (const panel of this.panels) if (panel.open && panel !== source) panel.attempt(() => panel.view.layout(panel.width));
     if (source && source.open) {
       this.grid.style.setProperty('--kb-h', `${this.sourceHeight()}px`);

@@ -6,7 +6,7 @@ import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css, mix } from './colour.js';
 import { many } from './numbers.js';
-import { textWidth } from './place.js';
+import { BOLD, textWidth } from './place.js';
 import { Heat } from './heat.js';
 import { Sweep } from './sweep.js';
 import { who } from './words.js';
@@ -373,14 +373,14 @@ export class ScoreMap {
       }
       const label = who(run, q);
       const more = owner === q ? `keys ${k0}–${k1 - 1}` : `merged into ${who(run, owner)}`;
-      const w = textWidth(label, '600 11px sans-serif');
+      const w = textWidth(label, BOLD);
       const short = label.replace(/^\D+/, '');
       const crowded = many_ || this.w / spans_.size < 34;
       const text = crowded ? (q === p ? label : '') : b - a > w + 4 || q === p ? label : b - a > textWidth(short) + 2 ? short : '';
       if (!text || a < last) continue;
       m.text(Math.min(a, this.x0 + this.w - textWidth(text)), 12, text, q === p ? 't lab0 b' : 't lab1');
-      last = a + textWidth(text, '600 11px sans-serif') + 4;
-      if (b - a > w + 8 + textWidth(more)) m.text(a + w + 8, 12, more, 't lab2');
+      last = a + textWidth(text, BOLD) + 4;
+      if (b - a > w + 18 + textWidth(more)) m.text(a + w + 8, 12, more, 't lab2');
     }
   }
 
@@ -395,7 +395,7 @@ export class ScoreMap {
     }
     if (cubes.size < 2) return;
     const own = this.x(spans.get(p) ? spans.get(p).k0 : 0);
-    const width = textWidth(who(run, p), '600 11px sans-serif');
+    const width = textWidth(who(run, p), BOLD);
     for (const { k0, k1, text } of cubes.values()) {
       const a = this.x(k0);
       const w = textWidth(text);

@@ -7,11 +7,10 @@ import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css } from './colour.js';
 import { bytes, group, many, percent, shape } from './numbers.js';
-import { fit, spread, textWidth } from './place.js';
+import { BOLD, MONO, fit, spread, textWidth } from './place.js';
 import { RowAxis } from './axis.js';
 import { paintProfile, paintTimeline } from './timeline.js';
 
-const MONO = '10.5px monospace';
 
 export class Scratch {
   /**
@@ -218,7 +217,7 @@ export class Scratch {
     const label = t => {
       const [a, b] = ends(t);
       const text = shortLabel(run, t);
-      const w = textWidth(text, t === now ? '600 11px sans-serif' : undefined) + 4;
+      const w = textWidth(text, t === now ? BOLD : undefined) + 4;
       const middle = Math.max(this.x0 + w / 2, Math.min(this.x1 - w / 2, (a + b) / 2));
       return { text, middle, from: middle - w / 2, to: middle + w / 2, fits: b - a > w };
     };
@@ -397,9 +396,10 @@ export class Scratch {
       const left = x - 8;
       const size_ = bytes(item.n);
       m.text(left, y + 4, item.head, item.mute ? 't lab2 b' : 't lab1 b');
-      const used = textWidth(item.head, '600 11px sans-serif') + 8;
-      const room = right - left - used - textWidth(size_, '600 11px sans-serif') - 8;
-      if (item.sub) m.text(left + used, y + 4, fit(item.sub, room), 't lab2');
+      const used = textWidth(item.head, BOLD) + 8;
+      const room = right - left - used - textWidth(size_, BOLD) - 8;
+      const sub = Array.isArray(item.sub) ? item.sub.find(text => textWidth(text) < room) : fit(item.sub, room);
+      if (sub) m.text(left + used, y + 4, sub, 't lab2');
       m.text(right, y + 4, size_, `${item.mute ? 't lab2' : 't lab1 b'} end num`);
       if (!item.mute) m.line(left, y + 7.5, right, y + 7.5, item.keep ? 'rulek' : 'rule2');
       return;
@@ -435,7 +435,7 @@ export class Scratch {
       byOwner.get(owner).push(k);
     }
     if (scoped && peak - cursor > 64) {
-      items.push({ head: 'Given back', sub: 'free until overwritten', n: peak - cursor, y: (this.y(peak) + this.y(cursor)) / 2, mute: true });
+      items.push({ head: 'Given back', sub: ['free until overwritten', 'until overwritten'], n: peak - cursor, y: (this.y(peak) + this.y(cursor)) / 2, mute: true });
     }
     for (const s of open) {
       if (scopes.owner[s] !== s) continue;

@@ -2,6 +2,7 @@
 
 import { h, Tip } from './dom.js';
 import { luminance, Palette, parse } from './colour.js';
+import { useFonts } from './place.js';
 
 let serial = 0;
 
@@ -64,6 +65,7 @@ export class Shell {
     this.width = width;
     this.root.classList.toggle('kb-dark', this.isDark());
     this.palette = new Palette(this.root);
+    useFonts(this.root);
     this.onLayout();
   }
 

@@ -5,7 +5,7 @@ import { plot, size, where } from './dom.js';
 import { Marks } from './marks.js';
 import { patterns } from './texture.js';
 import { percent, signed } from './numbers.js';
-import { fit, textWidth } from './place.js';
+import { MONO_BOLD, fit, textWidth } from './place.js';
 import { heatIndex } from './heat.js';
 import { ErrorCurve } from './errors.js';
 import { lastAtMost } from './run.js';
@@ -113,7 +113,7 @@ export class Values {
     m.text(0, 12, v?.share ? 'l·a / l_new' : 'p = exp(s − m)', 't mono lab0 b');
     if (t >= 0 && !v?.share) {
       const label = run.tileLabel(t);
-      const used = textWidth('p = exp(s − m)', '600 10.5px monospace') + 12;
+      const used = textWidth('p = exp(s − m)', MONO_BOLD) + 12;
       m.text(used, 12, fit(label, this.px + this.pw - used), 't lab2');
     }
     if (!v || v.m) {

@@ -1,4 +1,4 @@
-"""A browser for all tests of this folder, and a page for each."""
+"""Pages for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -13,21 +13,13 @@ HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
-from harness import Page, chromium, find_chromium  # noqa: E402
+from harness import Page  # noqa: E402
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(HERE):
             item.add_marker(pytest.mark.browser)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium, started once."""
-    find_chromium()
-    with chromium() as it:
-        yield it
 
 
 @pytest.fixture(scope="session")

@@ -27,14 +27,21 @@ ARGS = [
 ]  # fmt: skip
 HINT = "needs Chromium and playwright: apt-get install -y chromium; pip install playwright"
 
-# JupyterLab's variables as its two themes set them; without any, a view uses its own.
+# JupyterLab's variables as its two themes set them; without any, a view uses its own. Its fonts here are the widest of
+# the machine: labels that fit with them fit anywhere.
+FONTS = {
+    "--jp-ui-font-family": "'DejaVu Sans', sans-serif",
+    "--jp-code-font-family": "'DejaVu Sans Mono', monospace",
+}
 THEMES = {
     "light": {
+        **FONTS,
         "--jp-layout-color0": "white",
         "--jp-layout-color2": "#eeeeee",
         "--jp-ui-font-color0": "rgba(0, 0, 0, 1)",
     },
     "dark": {
+        **FONTS,
         "--jp-layout-color0": "#111111",
         "--jp-layout-color2": "#424242",
         "--jp-ui-font-color0": "rgba(255, 255, 255, 1)",
@@ -43,7 +50,7 @@ THEMES = {
 
 # Counts what a view writes: `sets` of the model, `saves` to the kernel, `draws` of each mounted view.
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>views</title>
-<link rel="stylesheet" href="/kernbench.css"><style>body { margin: 0 } :root { VARIABLES }</style></head>
+<link rel="stylesheet" href="/kernbench.css"><style>body { margin: 0 } :root { VARIABLES } RULES</style></head>
 <body><script type="module">
 class Model {
   constructor(state) { Object.assign(this, { state, heard: {}, sets: [], saves: [] }); }
@@ -70,6 +77,7 @@ window.mount = async (name, module, model, width) => {
   const widget = (await import(module)).default;
   const el = document.createElement('div');
   el.id = name;
+  el.className = 'host';
   el.style.width = width ? `${width}px` : '';
   document.body.append(el);
   const view = { el, draws: 0 };
@@ -105,6 +113,21 @@ COLLISIONS = """name => {
   }
   return bad;
 }"""
+
+
+# What JupyterLab says of elements in outputs (rendermime's base.css), as far as views use them.
+RULES = """
+.host { font-size: 14px; line-height: 1.6; }
+.host h2, .host h3 { line-height: 1.25; font-weight: 400; margin: 1em 0 0.5em; }
+.host p { margin: 0 0 1em; }
+.host dl dt { float: left; width: 20%; display: block; font-weight: bold; margin: 0; padding: 0 8px; }
+.host dl dd { display: block; margin: 0 0 1em 20%; }
+.host table { border-collapse: collapse; margin-bottom: 1em; table-layout: fixed; font-size: 12px; }
+.host td, .host th, .host tr { text-align: right; padding: 0.5em; white-space: normal; max-width: none; }
+.host tbody tr:nth-child(odd) { background: #f5f5f5; }
+.host code, .host pre { background: #eee; padding: 1px 5px; white-space: pre; }
+.host img { max-width: 100%; }
+"""
 
 
 def find_chromium() -> str:
@@ -171,7 +194,7 @@ class Page:
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", lambda message: self.problems.append(message.text))
         variables = "; ".join(f"{k}: {v}" for k, v in THEMES[theme].items()) if theme else ""
-        self._html = PAGE.replace("VARIABLES", variables)
+        self._html = PAGE.replace("VARIABLES", variables).replace("RULES", RULES if theme else "")
         self._joined: dict[str, str] = {}
         self.page.route("**/*", self._answer)
         self.page.goto(f"{ORIGIN}/")

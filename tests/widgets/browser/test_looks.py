@@ -96,15 +96,21 @@ def test_a_theme_that_changes_is_followed(page: Page, trace: Traces) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "width"),
+    ("name", "width", "theme"),
     [
-        *((name, w) for w in (1200, 700) for name in ("decode", "flash", "ring", "overflow", "user")),
-        ("ring", 480),
+        *((name, w, None) for w in (1200, 700) for name in ("decode", "flash", "ring", "overflow", "user")),
+        ("ring", 480, None),
+        ("decode", 1200, "light"),
+        ("flash", 700, "light"),
+        ("ring", 700, "light"),
+        ("overflow", 940, "light"),
     ],
 )
-def test_labels_do_not_collide(open_page: Callable[..., Page], trace: Traces, name: str, width: int) -> None:
-    """No label lies over another or is cut off, and nothing is wider than the view."""
-    page = open_page(motion=False)
+def test_labels_do_not_collide(
+    open_page: Callable[..., Page], trace: Traces, name: str, width: int, theme: str | None
+) -> None:
+    """No label lies over another or is cut off, and nothing is wider than the view; with a notebook's fonts too."""
+    page = open_page(motion=False, theme=theme)
     t = trace(name)
     view = page.show(t, view="page", width=width)
     for pe in {t.head["pes"][0]["pe"], t.head["pes"][-1]["pe"]}:
@@ -117,8 +123,11 @@ def test_labels_do_not_collide(open_page: Callable[..., Page], trace: Traces, na
 
 
 @pytest.mark.parametrize("width", [1200, 700])
-def test_other_views_do_not_collide(open_page: Callable[..., Page], trace: Traces, width: int) -> None:
-    page = open_page(motion=False)
+@pytest.mark.parametrize("theme", [None, "light"])
+def test_other_views_do_not_collide(
+    open_page: Callable[..., Page], trace: Traces, width: int, theme: str | None
+) -> None:
+    page = open_page(motion=False, theme=theme)
     pair = page.show(trace("long"), trace("overflow"), name="pair", width=width)
     arenas = page.show(trace("decode"), module="arenas", name="arenas", width=width, step=40)
     log = page.show(trace("decode"), module="log", name="log", width=width)
@@ -127,6 +136,21 @@ def test_other_views_do_not_collide(open_page: Callable[..., Page], trace: Trace
         assert pair.collisions() == [], step
     assert arenas.collisions() == []
     assert max(view.sideways() for view in (pair, arenas, log)) <= 0
+
+
+def test_a_notebook_s_rules_for_outputs_do_not_reach_in(
+    open_page: Callable[..., Page], trace: Traces
+) -> None:
+    page = open_page(theme="light")
+    view = page.show(trace("decode"), name="view")
+    cell = view[".cell"].first
+    assert cell.locator("dt").bounding_box()["x"] == cell.locator("dd").bounding_box()["x"]
+    assert cell.locator("dd").bounding_box()["y"] > cell.locator("dt").bounding_box()["y"]
+    log = page.show(trace("decode"), module="log", name="log")
+    row = log[".logtable tbody tr[data-at]"].first
+    assert row.bounding_box()["height"] <= 21
+    assert row.locator(".c-op").evaluate("e => getComputedStyle(e).textAlign") == "left"
+    assert view[".line code"].first.evaluate("e => getComputedStyle(e).backgroundColor") == "rgba(0, 0, 0, 0)"
 
 
 def test_one_column_when_narrow(page: Page, trace: Traces) -> None:
