@@ -242,6 +242,18 @@ def test_at_poison_bytes_that_were_given_back_read_as_poison(dtype: DType, fresh
     assert result is None or np.isnan(float(result))
 
 
+def test_poison_that_leaves_as_a_bool_leaves_as_true() -> None:
+    tl = context(scratch_checks="poison")
+    p = pointer([False] * 4)
+    hole = tl.empty((4,), "bool")
+    kept = tl.full((4,), False, "bool")
+    tl.copy_to(kept, hole)
+    for tile in (hole, kept):
+        tl.store(p, tile)
+        assert p.shard.data is not None
+        assert p.shard.data.view(np.uint8).tolist() == tile.numpy().view(np.uint8).tolist() == [1] * 4
+
+
 def test_at_poison_a_next_owner_shows_through_where_it_has_written() -> None:
     tl = context(scratch_checks="poison")
     with tl.scratch_scope():
