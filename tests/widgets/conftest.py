@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,10 @@ import kernbench_nb as kb
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.reader import Trace
 from kernbench_nb.widgets.trace import trace_of
+
+BROWSER = str(Path(__file__).parent / "browser")
+if BROWSER not in sys.path:
+    sys.path.insert(0, BROWSER)
 
 LONG = 5
 """How many times over the long text is the sample's."""
@@ -112,6 +118,16 @@ def trace_named(name: str) -> Trace:
     if name not in _TRACES:
         _TRACES[name] = trace_of(run_named(name))
     return _TRACES[name]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, started once for all folders: playwright takes no second one in a process."""
+    from harness import chromium, find_chromium
+
+    find_chromium()
+    with chromium() as it:
+        yield it
 
 
 @pytest.fixture
