@@ -28,6 +28,15 @@ def whole(setting: Setting) -> Any:
     )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def no_loop_of_others() -> Iterator[None]:
+    """A browser that an earlier test keeps open leaves its event loop marked as running; here none is."""
+    theirs = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(theirs)
+
+
 @pytest.fixture
 def explorer() -> Iterator[module.Explorer]:
     made = kb.explore(h_kv=2, group=2, d=32, S_kv=1024, tile=64, pes=2)
