@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Notebook
+from lab import SECONDS, Notebook
 
 CELLS = {
     "runs": """
@@ -101,7 +102,9 @@ def position(notebook: Notebook, name: str) -> str:
 
 def wait_until(notebook: Notebook, expression: str, value: object) -> None:
     """Ask the kernel until it says so; a page tells it in its own time."""
-    for _ in range(200):
+    until = time.monotonic() + SECONDS
+    found = ""
+    while time.monotonic() < until:
         found = notebook.ask(expression)
         if found == repr(value):
             return
