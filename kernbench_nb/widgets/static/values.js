@@ -2,6 +2,7 @@
 // and how far O / l is from the final result.
 
 import { plot, size, where } from './dom.js';
+import { Choice } from './controls.js';
 import { Marks } from './marks.js';
 import { patterns } from './texture.js';
 import { percent, signed } from './numbers.js';
@@ -12,6 +13,7 @@ import { lastAtMost } from './run.js';
 import { who } from './words.js';
 import { word } from './lens.js';
 
+const CHOICE = 58; // px, of the two buttons at the top left
 const MOST_ROWS = 24; // up to here a row has its numbers, beyond it bars alone
 
 export class Values {
@@ -23,6 +25,15 @@ export class Values {
     patterns(this.plot.svg, this.id);
     this.marks = new Marks(this.plot.svg);
     this.curve = new ErrorCurve(this);
+    this.what = 'p';
+    const choose = what => {
+      this.what = what;
+      this.key = null;
+      player.dirty();
+    };
+    this.choice = new Choice('Heat map of', [['p', 'p', 'weights exp(s − m)'], ['s', 's', 'scaled scores']], choose);
+    this.choice.el.classList.add('mini');
+    this.el.append(this.choice.el);
     this.plot.svg.addEventListener('click', event => {
       const tile = this.curve.tileAt(where(event, this.plot.svg)[0]);
       if (tile >= 0) player.goTile(tile);
@@ -75,7 +86,7 @@ export class Values {
   draw({ run, p, i }) {
     const at = lastAtMost(this.ready, 0, this.ready.length, i);
     const t = at >= 0 ? this.list[at] : -1;
-    const key = `${p}|${t}|${i >= run.tiles.stop[t]}`;
+    const key = `${p}|${t}|${i >= run.tiles.stop[t]}|${this.what}`;
     if (key === this.key) return;
     this.key = key;
     const m = this.marks.begin();
@@ -110,11 +121,14 @@ export class Values {
 
   drawTitles(m, run, t, v) {
     const { score } = run.head;
-    m.text(0, 12, v?.share ? 'l·a / l_new' : 'p = exp(s − m)', 't mono lab0 b');
-    if (t >= 0 && !v?.share) {
-      const label = run.tileLabel(t);
-      const used = textWidth('p = exp(s − m)', MONO_BOLD) + 12;
-      m.text(used, 12, fit(label, this.px + this.pw - used), 't lab2');
+    this.choice.el.hidden = Boolean(v?.share);
+    this.choice.show(this.what);
+    if (v?.share) m.text(0, 12, 'l·a / l_new', 't mono lab0 b');
+    else {
+      const title = this.what === 'p' ? 'exp(s − m)' : 'scaled scores';
+      m.text(CHOICE, 12, title, 't mono lab0 b');
+      const used = CHOICE + textWidth(title, MONO_BOLD) + 10;
+      if (t >= 0) m.text(used, 12, fit(run.tileLabel(t), this.px + this.pw - used), 't lab2');
     }
     if (!v || v.m) {
       const said = ['running state of each row', 'state of each row', 'state'].find(text => textWidth(text) < 3 * this.nw - 6);
@@ -149,7 +163,13 @@ export class Values {
     const shown = Math.min(s.rows, this.rows);
     const w = (this.pw * s.cols) / this.cols;
     const of = v.m ? r => v.m.x[r] : rowMaximum(s);
-    this.paint(s, shown, this.px, w, (x, r) => (x === -Infinity ? 0 : heat[heatIndex(x - of(r))]));
+    const [low, high] = this.what === 's' ? limits(s.x) : [0, 1];
+    const colour = this.what === 'p' ? (x, r) => heat[heatIndex(x - of(r))] : x => heat[Math.round((255 * (x - low)) / (high - low || 1))];
+    this.paint(s, shown, this.px, w, (x, r) => (Number.isFinite(x) ? colour(x, r) : 0));
+    if (this.what === 's') {
+      const text = `${signed(low, 1)} … ${signed(high, 1)}`;
+      m.text(this.px + this.pw, this.y0 + this.h + 14, fit(text, this.pw), 't lab2 end');
+    }
     if (this.showsTokens) {
       const cell = w / s.cols;
       for (let c = 0; c < s.cols; c++) {
@@ -217,6 +237,17 @@ export class Values {
     this.g.imageSmoothingEnabled = false;
     this.g.drawImage(canvas, left, this.y0, width, rows * this.pitch);
   }
+}
+
+/** Least and largest finite value. */
+function limits(x) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const v of x) {
+    if (!Number.isFinite(v)) continue;
+    if (v < low) low = v;
+    if (v > high) high = v;
+  }
+  return [low, high];
 }
 
 function rowMaximum({ x, rows, cols }) {

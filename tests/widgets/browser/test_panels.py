@@ -200,7 +200,23 @@ def test_values_are_the_recorded_ones(page: Page, trace: Traces) -> None:
             column = next(iter(pool.values()))[off : off + rows]
             for x in column:
                 assert fixed(float(x), 2).replace("-", "−") in shown
-        assert "p = exp(s − m)" in shown
+        assert "exp(s − m)" in shown
+
+
+def test_scores_are_shown_too(page: Page, trace: Traces) -> None:
+    t = trace("decode")
+    view = page.show(t, pe=7, step=55, view="page")
+    view[".p-values .mini button:text-is('s')"].click()
+    view.settle()
+    values = t.tables["values"]
+    n = int(t.ops["tile"][row_of(t, view)])
+    at = next(i for i in np.flatnonzero(values["tile"] == n) if text(t, values["what"][i]) == "s")
+    off, size = int(values["off"][at]), int(values["rows"][at] * values["cols"][at])
+    scores = next(iter(t.tables["pool2"].values()))[off : off + size].astype(float)
+    ends = [fixed(float(x), 1).replace("-", "−") for x in (scores.min(), scores.max())]
+    shown = view.texts(".p-values text")
+    assert "scaled scores" in shown
+    assert " … ".join(ends) in shown
 
 
 def test_values_of_a_merge_show_what_was_kept(page: Page, trace: Traces) -> None:
