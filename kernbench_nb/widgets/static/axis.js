@@ -24,7 +24,8 @@ export class RowAxis {
     if (!this.windowed) return false;
     const margin = this.rows * 0.12;
     if (i >= this.from + margin && i <= this.to - margin) return false;
-    const ahead = i > this.to - margin ? 0.25 : i < this.from + margin && i >= this.from - this.rows ? 0.75 : 0.5;
+    const ahead =
+      i > this.to - margin ? 0.25 : i < this.from + margin && i >= this.from - this.rows ? 0.75 : 0.5;
     const from = Math.max(this.first, Math.min(this.stop - this.rows, Math.round(i - this.rows * ahead)));
     if (from === this.from) return false;
     this.from = from;
@@ -81,7 +82,8 @@ export class TileAxis {
   }
 
   row(x) {
-    let low = this.first, high = this.stop - 1;
+    let low = this.first,
+      high = this.stop - 1;
     while (low < high) {
       const mid = (low + high + 1) >> 1;
       if (this.x(mid) <= x) low = mid;

@@ -36,7 +36,8 @@ export class PeakChart {
     const low = Math.floor(log(Math.min(...values, limit)));
     const high = Math.min(log(limit) + 4.5, Math.ceil(log(Math.max(...values, limit * 1.6))));
     const x = k => this.x0 + ((log(k) - kLow) / (kHigh - kLow)) * (this.x1 - this.x0);
-    const y = v => this.bottom - ((Math.min(high, Math.max(low, log(v))) - low) / (high - low)) * (this.bottom - this.top);
+    const y = v =>
+      this.bottom - ((Math.min(high, Math.max(low, log(v))) - low) / (high - low)) * (this.bottom - this.top);
     const every = Math.ceil((high - low) / 7);
     for (let e = Math.ceil(low); e <= high; e += every) {
       m.line(this.x0, y(2 ** e), this.x1, y(2 ** e), 'grid');
@@ -64,7 +65,10 @@ export class PeakChart {
     }
     if (peak) this.here(m, x(params.S_kv), y(peak), peak, limit);
     m.end();
-    this.plot.svg.setAttribute('aria-label', `Peak scratch at ${group(params.S_kv)} keys: ${peak ? bytes(peak) : 'more than fits'}, limit ${bytes(limit)}.`);
+    this.plot.svg.setAttribute(
+      'aria-label',
+      `Peak scratch at ${group(params.S_kv)} keys: ${peak ? bytes(peak) : 'more than fits'}, limit ${bytes(limit)}.`,
+    );
   }
 
   line(m, keys, values, { x, y, high, name, on, limit }) {
@@ -80,7 +84,12 @@ export class PeakChart {
     m.path(d, on ? 'cv on' : 'cv other');
     const inside = end[0] < this.x1 - 4;
     const near = Math.abs(end[1] - y(limit)) < 14;
-    m.text(inside ? end[0] + 8 : this.x1 + 8, end[1] + (near && !inside ? (end[1] > y(limit) ? 16 : -10) : 4), name, `t ${on ? 'lab0 b' : 'lab1'}`);
+    m.text(
+      inside ? end[0] + 8 : this.x1 + 8,
+      end[1] + (near && !inside ? (end[1] > y(limit) ? 16 : -10) : 4),
+      name,
+      `t ${on ? 'lab0 b' : 'lab1'}`,
+    );
   }
 
   here(m, x, y, peak, limit) {
@@ -92,4 +101,5 @@ export class PeakChart {
   }
 }
 
-const short = n => (n >= 2 ** 20 ? `${+(n / 2 ** 20).toFixed(1)} M` : n >= 1024 ? `${+(n / 1024).toFixed(1)} k` : String(n));
+const short = n =>
+  n >= 2 ** 20 ? `${+(n / 2 ** 20).toFixed(1)} M` : n >= 1024 ? `${+(n / 1024).toFixed(1)} k` : String(n);

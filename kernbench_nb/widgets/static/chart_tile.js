@@ -54,7 +54,12 @@ export class TileChart {
     m.text(this.x0 - 8, this.bottom + 16, 'tile', 't lab2 end');
     m.end();
     const now = all.find(t => t.tile === params.tile);
-    this.plot.svg.setAttribute('aria-label', now ? `Tile of ${now.tile} keys: load ${time(now.load * now.tile * 1000)}, compute ${time((now.gemm + now.math) * now.tile * 1000)}.` : 'Load and compute by tile size.');
+    this.plot.svg.setAttribute(
+      'aria-label',
+      now
+        ? `Tile of ${now.tile} keys: load ${time(now.load * now.tile * 1000)}, compute ${time((now.gemm + now.math) * now.tile * 1000)}.`
+        : 'Load and compute by tile size.',
+    );
   }
 
   bars(m, t, x, wide, y, on) {
@@ -65,7 +70,14 @@ export class TileChart {
     if (on) m.rect(x + 1, this.top - 8, wide - 2, this.bottom - this.top + 32, 'sel');
     m.rect(middle - w - 1, y(t.load), w, this.bottom - y(t.load), `op b-dma${fade}`, fill('dma'));
     m.rect(middle + 1, y(t.gemm), w, this.bottom - y(t.gemm), `op b-gemm${fade}`, fill('gemm'));
-    m.rect(middle + 1, y(t.gemm + t.math), w, y(t.gemm) - y(t.gemm + t.math), `op b-math${fade}`, fill('math'));
+    m.rect(
+      middle + 1,
+      y(t.gemm + t.math),
+      w,
+      y(t.gemm) - y(t.gemm + t.math),
+      `op b-math${fade}`,
+      fill('math'),
+    );
     m.text(middle, this.bottom + 16, String(t.tile), `t num mid ${on ? 'lab0 b' : 'lab2'}`);
     if (t.over) m.text(middle, this.bottom + 30, wide > 48 ? 'too big' : '✕', 't lim mid');
   }

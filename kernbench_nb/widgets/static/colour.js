@@ -5,7 +5,8 @@ export function parse(text) {
   if (text === 'white') return [255, 255, 255];
   if (text === 'black') return [0, 0, 0];
   const hex = text.match(/^#(?:(.)(.)(.)|(..)(..)(..))$/);
-  if (hex) return hex[1] ? hex.slice(1, 4).map(c => parseInt(c + c, 16)) : hex.slice(4).map(c => parseInt(c, 16));
+  if (hex)
+    return hex[1] ? hex.slice(1, 4).map(c => parseInt(c + c, 16)) : hex.slice(4).map(c => parseInt(c, 16));
   const numbers = text.match(/[\d.]+/g);
   if (!numbers || numbers.length < 3) return [128, 128, 128];
   return numbers.slice(0, 3).map(v => v * (text.startsWith('color(') ? 255 : 1));
@@ -23,12 +24,15 @@ function reader(element) {
   return [read, () => probe.remove()];
 }
 
-export const css = ([r, g, b], alpha = 1) => `rgba(${Math.round(r)},${Math.round(g)},${Math.round(b)},${alpha})`;
+export const css = ([r, g, b], alpha = 1) =>
+  `rgba(${Math.round(r)},${Math.round(g)},${Math.round(b)},${alpha})`;
 export const mix = (a, b, t) => a.map((x, i) => x + (b[i] - x) * t);
 
 /** How light a colour looks, 0 to 1 (relative luminance of WCAG 2). */
 export function luminance(colour) {
-  const [r, g, b] = colour.map(v => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = colour.map(v =>
+    v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
@@ -45,7 +49,8 @@ export function ramp(stops) {
 }
 
 /** The colour of an entry of a ramp, for CSS. */
-export const entry = (table, i) => `rgb(${table[i] & 255},${(table[i] >> 8) & 255},${(table[i] >> 16) & 255})`;
+export const entry = (table, i) =>
+  `rgb(${table[i] & 255},${(table[i] >> 8) & 255},${(table[i] >> 16) & 255})`;
 
 /** What a view draws with, read once per theme. */
 export class Palette {

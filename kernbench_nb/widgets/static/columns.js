@@ -1,15 +1,24 @@
 // From a head and a buffer to columns: widgets/README.md, "Columns".
 
 const ARRAYS = {
-  u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array, i4: Int32Array,
-  f4: Float32Array, f8: Float64Array, f2: Uint16Array,
+  u1: Uint8Array,
+  i1: Int8Array,
+  u2: Uint16Array,
+  i2: Int16Array,
+  u4: Uint32Array,
+  i4: Int32Array,
+  f4: Float32Array,
+  f8: Float64Array,
+  f2: Uint16Array,
 };
 
 /** {table: {n, column: typed array}}; differences are summed up, half floats become floats. */
 export function columns(head, bytes) {
   if (head.schema !== 'kernbench-trace' || head.version !== 1) {
-    throw new Error(`this page reads kernbench-trace version 1, the trace is ${head.schema} ${head.version}; ` +
-      'save it again with the kernbench-nb that is installed');
+    throw new Error(
+      `this page reads kernbench-trace version 1, the trace is ${head.schema} ${head.version}; ` +
+        'save it again with the kernbench-nb that is installed',
+    );
   }
   const buffer = aligned(bytes);
   const tables = {};

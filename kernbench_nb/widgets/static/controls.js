@@ -11,18 +11,31 @@ export class Controls {
     this.range = h('input', { type: 'range', min: 0, max: 0, value: 0, step: 1, 'aria-label': 'Step' });
     this.range.addEventListener('input', () => player.seek(+this.range.value));
     this.position = h('output', { class: 'pos' });
-    this.speed = h('select', { 'aria-label': 'Speed', title: 'steps per second' },
-      SPEEDS.map(s => h('option', { value: s, selected: s === 2 }, `${s} / s`)));
+    this.speed = h(
+      'select',
+      { 'aria-label': 'Speed', title: 'steps per second' },
+      SPEEDS.map(s => h('option', { value: s, selected: s === 2 }, `${s} / s`)),
+    );
     this.speed.addEventListener('change', () => player.setSpeed(+this.speed.value));
-    const group = h('span', { class: 'grp' },
+    const group = h(
+      'span',
+      { class: 'grp' },
       button('first', 'First', 'Home', () => player.first()),
       button('prev', 'Previous', '←', () => player.move(-1)),
       this.playButton,
       button('next', 'Next', '→', () => player.move(1)),
-      button('last', 'Last', 'End', () => player.last()));
+      button('last', 'Last', 'End', () => player.last()),
+    );
     this.extra = h('span', { class: 'extra' });
-    this.el = h('div', { class: 'controls', role: 'toolbar', 'aria-label': 'Player' },
-      group, this.range, this.position, this.speed, this.extra);
+    this.el = h(
+      'div',
+      { class: 'controls', role: 'toolbar', 'aria-label': 'Player' },
+      group,
+      this.range,
+      this.position,
+      this.speed,
+      this.extra,
+    );
   }
 
   /** The range in one go, so that its minimum never passes its maximum on the way. */
@@ -43,7 +56,11 @@ export class Controls {
 
 function button(icon, label, key, press) {
   const face = h('i', { class: `i-${icon}`, 'aria-hidden': 'true' });
-  return h('button', { type: 'button', class: 'ic', 'aria-label': label, title: `${label} (${key})`, onclick: press }, face);
+  return h(
+    'button',
+    { type: 'button', class: 'ic', 'aria-label': label, title: `${label} (${key})`, onclick: press },
+    face,
+  );
 }
 
 /** A row of buttons of which one is pressed: [[value, text, title?]]. */
@@ -53,7 +70,11 @@ export class Choice {
       const b = h('button', { type: 'button', title, onclick: () => choose(value) }, text);
       return [value, b];
     });
-    this.el = h('span', { class: 'seg', role: 'group', 'aria-label': label }, this.buttons.map(([, b]) => b));
+    this.el = h(
+      'span',
+      { class: 'seg', role: 'group', 'aria-label': label },
+      this.buttons.map(([, b]) => b),
+    );
   }
 
   show(chosen) {
@@ -67,7 +88,11 @@ export class Choice {
 /** The same for many values: a select. */
 export class Pick {
   constructor(label, items, choose) {
-    this.select = h('select', { 'aria-label': label }, items.map(([value, text]) => h('option', { value }, text)));
+    this.select = h(
+      'select',
+      { 'aria-label': label },
+      items.map(([value, text]) => h('option', { value }, text)),
+    );
     this.values = items.map(([value]) => value);
     this.select.addEventListener('change', () => choose(this.values[this.select.selectedIndex]));
     this.el = h('span', { class: 'pick-one' }, this.select);

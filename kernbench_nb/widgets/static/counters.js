@@ -4,8 +4,14 @@ import { h, say } from './dom.js';
 import { bytes, group, percent, short, time } from './numbers.js';
 
 const CELLS = [
-  ['time', 'time'], ['hbm', 'HBM bytes'], ['flops', 'FLOPs'], ['intensity', 'intensity'], ['peak', 'peak scratch'],
-  ['copies', 'copies'], ['rate', 'HBM rate'], ['need', 'without scopes'],
+  ['time', 'time'],
+  ['hbm', 'HBM bytes'],
+  ['flops', 'FLOPs'],
+  ['intensity', 'intensity'],
+  ['peak', 'peak scratch'],
+  ['copies', 'copies'],
+  ['rate', 'HBM rate'],
+  ['need', 'without scopes'],
 ];
 
 export class Counters {
@@ -13,7 +19,8 @@ export class Counters {
     this.cells = {};
     this.el = h('dl', { class: 'counters' });
     for (const [key, label] of CELLS) {
-      const value = h('b'), under = h('span');
+      const value = h('b'),
+        under = h('span');
       this.cells[key] = [value, under];
       this.el.append(h('div', { class: `cell c-${key}` }, h('dt', {}, label), h('dd', {}, value, under)));
     }
@@ -38,7 +45,11 @@ export class Counters {
     set('intensity', hbm ? (flops / hbm).toFixed(1) : '–', 'FLOP per byte');
     set('peak', bytes(peak), `${percent(peak / limit)} of ${bytes(limit)}`);
     set('copies', group(ops.copies[i]), ops.copies[i] ? `of ${group(ops.copies[end])}` : 'none yet');
-    set('rate', now ? `${group((hbm / now) * 1000)} GB/s` : '–', `of ${group(head.machine.hbm_gb_per_s)} peak`);
+    set(
+      'rate',
+      now ? `${group((hbm / now) * 1000)} GB/s` : '–',
+      `of ${group(head.machine.hbm_gb_per_s)} peak`,
+    );
     const need = ops.need[i];
     set('need', bytes(need), this.without(run, p, need, ops.need[end]));
     this.meter.style.width = `${Math.min(100, (need / limit) * 100)}%`;
@@ -55,5 +66,4 @@ export class Counters {
     }
     return all > run.limit ? `${bytes(all)} at the end` : `fits: ${bytes(all)} in all`;
   }
-
 }

@@ -62,7 +62,9 @@ export class Tip {
   }
 
   show(event, lines) {
-    this.el.replaceChildren(...lines.filter(Boolean).map((text, i) => h('div', { class: i ? '' : 'b' }, text)));
+    this.el.replaceChildren(
+      ...lines.filter(Boolean).map((text, i) => h('div', { class: i ? '' : 'b' }, text)),
+    );
     this.el.hidden = false;
     const [x, y] = where(event, this.root);
     const wide = this.root.clientWidth - this.el.offsetWidth - 6;

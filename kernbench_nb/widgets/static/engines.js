@@ -74,7 +74,8 @@ export class Engines {
     const t0 = a > first ? ops.clock[a - 1] : 0;
     let t1 = ops.clock[b - 1];
     // a run that stopped left loads under way
-    if (run.head.error && run.head.error.tile === t) for (let k = a; k < b; k++) t1 = Math.max(t1, ops.end[k]);
+    if (run.head.error && run.head.error.tile === t)
+      for (let k = a; k < b; k++) t1 = Math.max(t1, ops.end[k]);
     // between tiles the PE goes on while its messages and loads are still under way
     if (!run.counted(t)) for (let k = a; k < b; k++) t1 = Math.max(t1, ops.start[k] + run.busy(k));
     t1 = Math.max(t1, t0 + 1000);
@@ -112,8 +113,12 @@ export class Engines {
   sentence({ shares }) {
     const most = Math.max(...shares);
     if (most <= 0) return 'No engine is busy in this tile.';
-    return ENGINES.map((e, n) => [e, shares[n]]).filter(([, s]) => s > 0)
-      .map(([e, s]) => `${e} ${percent(s)}${s === most ? ' (longest)' : ''}`).join(', ') + ' of this tile.';
+    return (
+      ENGINES.map((e, n) => [e, shares[n]])
+        .filter(([, s]) => s > 0)
+        .map(([e, s]) => `${e} ${percent(s)}${s === most ? ' (longest)' : ''}`)
+        .join(', ') + ' of this tile.'
+    );
   }
 
   summary({ run, p, i }) {
@@ -134,7 +139,12 @@ export class Engines {
       m.rect(this.x1 + 10, y + 2, 14, 15, 'barbg');
       const height = 15 * Math.min(1, shares[e]);
       m.rect(this.x1 + 10, y + 17 - height, 14, height, `bl bl-${name}`);
-      m.text(this.x1 + 62, y + 13, shares[e] > 0 ? percent(shares[e]) : '–', `t num end ${longest ? 'lab0 b' : 'lab1'}`);
+      m.text(
+        this.x1 + 62,
+        y + 13,
+        shares[e] > 0 ? percent(shares[e]) : '–',
+        `t num end ${longest ? 'lab0 b' : 'lab1'}`,
+      );
       if (longest && !this.options.small) m.text(this.x1 + 68, y + 13, 'longest', 't lab0');
     });
   }
@@ -148,7 +158,8 @@ export class Engines {
     let high = win.b;
     for (let n = 0; high < stop && n < 60 && ops.start[high] < w1; n++) high++;
     const out = [];
-    for (let k = Math.max(first, low - 40); k < low; k++) if (run.engine(k) < 4 && ops.end[k] > w0) out.push(k);
+    for (let k = Math.max(first, low - 40); k < low; k++)
+      if (run.engine(k) < 4 && ops.end[k] > w0) out.push(k);
     for (let k = low; k < high; k++) if (run.engine(k) < 4) out.push(k);
     return out;
   }
@@ -167,7 +178,8 @@ export class Engines {
       const later = k > i;
       if (ops.end[k] < w0 || ops.start[k] > w1) continue;
       const begin = ops.start[k] + (run.op(k) === 'ipc_recv' ? waited(run, k) : 0);
-      if (begin > ops.start[k]) lastText[e] = this.drawWait(m, run, k, inside(ops.start[k]), inside(begin), y, later, lastText[e]);
+      if (begin > ops.start[k])
+        lastText[e] = this.drawWait(m, run, k, inside(ops.start[k]), inside(begin), y, later, lastText[e]);
       const busy = begin + run.busy(k);
       const [a, b, c] = [inside(begin), inside(busy), inside(Math.max(busy, ops.end[k]))];
       g.globalAlpha = later ? 0.35 : 1;
@@ -198,7 +210,13 @@ export class Engines {
     for (const k of rows) {
       if (!picked(k)) continue;
       const y = 4 + run.engine(k) * LANE;
-      this.marks.rect(x(run.ops.start[k]), y + 19, Math.max(2, x(run.ops.start[k] + run.busy(k)) - x(run.ops.start[k])), 2.5, 'picked');
+      this.marks.rect(
+        x(run.ops.start[k]),
+        y + 19,
+        Math.max(2, x(run.ops.start[k] + run.busy(k)) - x(run.ops.start[k])),
+        2.5,
+        'picked',
+      );
     }
   }
 

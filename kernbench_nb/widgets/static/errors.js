@@ -24,7 +24,8 @@ export class ErrorCurve {
     this.errors = this.list.map(t => run.recorded(t).err.x);
     this.medians = this.errors.map(median);
     if (!this.list.length) return;
-    let low = 1, high = 1e-9;
+    let low = 1,
+      high = 1e-9;
     for (const e of this.errors) {
       for (const x of e) {
         if (x > 0 && x < low) low = x;
@@ -43,7 +44,11 @@ export class ErrorCurve {
 
   y(e) {
     const { top, h } = this.box;
-    return top + (h * (Math.log10(this.high) - Math.log10(Math.max(this.low, e)))) / (Math.log10(this.high) - Math.log10(this.low));
+    return (
+      top +
+      (h * (Math.log10(this.high) - Math.log10(Math.max(this.low, e)))) /
+        (Math.log10(this.high) - Math.log10(this.low))
+    );
   }
 
   /** Each query block has a line of its own; what is no tile (a merge) goes on from the last. */
@@ -58,7 +63,12 @@ export class ErrorCurve {
       lines.get(last).push(n);
     });
     const segments = [...lines.values()];
-    const path = value => segments.map(ns => ns.map((n, k) => `${k ? 'L' : 'M'}${this.x(n).toFixed(1)} ${this.y(value(n)).toFixed(1)}`).join('')).join('');
+    const path = value =>
+      segments
+        .map(ns =>
+          ns.map((n, k) => `${k ? 'L' : 'M'}${this.x(n).toFixed(1)} ${this.y(value(n)).toFixed(1)}`).join(''),
+        )
+        .join('');
     const rows = Math.min(...this.errors.map(e => e.length));
     const every = Math.max(1, Math.ceil(rows / MOST_LINES));
     const thin = [];
@@ -68,7 +78,8 @@ export class ErrorCurve {
 
   tileAt(x) {
     if (!this.list || !this.list.length) return -1;
-    let best = -1, near = 14;
+    let best = -1,
+      near = 14;
     this.list.forEach((t, n) => {
       const d = Math.abs(this.x(n) - x);
       if (d < near) [best, near] = [t, d];
@@ -81,19 +92,37 @@ export class ErrorCurve {
     const { box } = this;
     if (!this.list.length || box.w < 60) return;
     const shared = run.pes.length > 1 && run.head.score && run.head.score.S_q <= 16;
-    m.text(box.x, box.title, fit(box.w > 190 ? 'distance of O / l from the result' : 'error of O / l', box.w + 8, BOLD), 't lab0 b');
-    const text = shared ? 'if all PEs merged now; a line a row, median in bold' : 'a line a row, median in bold';
+    m.text(
+      box.x,
+      box.title,
+      fit(box.w > 190 ? 'distance of O / l from the result' : 'error of O / l', box.w + 8, BOLD),
+      't lab0 b',
+    );
+    const text = shared
+      ? 'if all PEs merged now; a line a row, median in bold'
+      : 'a line a row, median in bold';
     if (textWidth(text) < box.w + 10) m.text(box.x, box.title + 14, text, 't lab2');
     for (let d = Math.ceil(Math.log10(this.low)); d <= Math.log10(this.high) + 0.01; d++) {
       const y = this.y(10 ** d);
       m.line(box.x, y, box.x + box.w, y, 'grid');
-      m.text(box.x - 6, y + 3.5, { 0: '100 %', '-1': '10 %', '-2': '1 %', '-3': '0.1 %' }[d] || `10${superscript(d)}`, 't lab2 end num');
+      m.text(
+        box.x - 6,
+        y + 3.5,
+        { 0: '100 %', '-1': '10 %', '-2': '1 %', '-3': '0.1 %' }[d] || `10${superscript(d)}`,
+        't lab2 end num',
+      );
     }
     const last = this.lastShown(at);
     m.path(this.paths.thin, 'er f');
     m.path(this.paths.bold, 'er wf');
     const edge = last >= 0 ? this.x(last) : box.x - 1;
-    for (const [k, v] of Object.entries({ x: 0, y: 0, width: Math.max(0, edge + 0.5), height: this.values.height })) this.clipBox.setAttribute(k, v);
+    for (const [k, v] of Object.entries({
+      x: 0,
+      y: 0,
+      width: Math.max(0, edge + 0.5),
+      height: this.values.height,
+    }))
+      this.clipBox.setAttribute(k, v);
     const clip = { 'clip-path': `url(#${this.clip.id})` };
     m.path(this.paths.thin, 'er d', clip);
     m.path(this.paths.bold, 'er w', clip);
@@ -136,14 +165,24 @@ export class ErrorCurve {
     const [x, y] = [this.x(last), this.y(e)];
     const right = x > this.box.x + this.box.w * 0.6;
     m.circle(x, y, 4, 'pt on');
-    m.text(x + (right ? -9 : 9), y + (y < this.box.top + 16 ? 15 : -7), percent(e), `t lab0 b halo${right ? ' end' : ''}`);
+    m.text(
+      x + (right ? -9 : 9),
+      y + (y < this.box.top + 16 ? 15 : -7),
+      percent(e),
+      `t lab0 b halo${right ? ' end' : ''}`,
+    );
     if (!this.values.numbers) return;
     const row = this.errors[last].reduce((best, v, r, all) => (v > all[best] ? r : best), 0);
     const worst = this.errors[last][row];
     if (worst <= 2 * e || Math.abs(y - this.y(worst)) < 30) return;
     const label = run.head.score?.row_labels?.[row] || `row ${row}`;
     m.circle(x, this.y(worst), 2.5, 'pt2');
-    m.text(x + (right ? -7 : 7), this.y(worst) + (this.y(worst) < this.box.top + 14 ? 14 : -5), `${label}: ${percent(worst)}`, `t lab1 halo${right ? ' end' : ''}`);
+    m.text(
+      x + (right ? -7 : 7),
+      this.y(worst) + (this.y(worst) < this.box.top + 14 ? 14 : -5),
+      `${label}: ${percent(worst)}`,
+      `t lab1 halo${right ? ' end' : ''}`,
+    );
   }
 }
 

@@ -34,15 +34,40 @@ class Explore {
     this.peak = new PeakChart(this);
     this.tile = new TileChart(this);
     this.panels = [
-      new Panel('peak', 'Peak scratch against context length', this.peak, { note: 'per PE', legend: [['s-solid', 'this setting'], ['s-other', 'scopes the other way'], ['s-lim', 'limit']] }),
-      new Panel('tile', 'One tile, by its size', this.tile, { note: 'load beside compute, for each key', legend: [['b-dma', 'load'], ['b-gemm', 'gemm'], ['b-math', 'math']] }),
+      new Panel('peak', 'Peak scratch against context length', this.peak, {
+        note: 'per PE',
+        legend: [
+          ['s-solid', 'this setting'],
+          ['s-other', 'scopes the other way'],
+          ['s-lim', 'limit'],
+        ],
+      }),
+      new Panel('tile', 'One tile, by its size', this.tile, {
+        note: 'load beside compute, for each key',
+        legend: [
+          ['b-dma', 'load'],
+          ['b-gemm', 'gemm'],
+          ['b-math', 'math'],
+        ],
+      }),
     ];
     this.runBox = h('div', { class: 'explored' });
     this.root.append(
       h('p', { class: 'caption' }, this.verdict, ' ', this.detail, this.working),
       this.lesson,
-      h('div', { class: 'xgrid' }, h('div', {}, this.numbers), h('div', { class: 'charts' }, this.panels.map(p => p.el))),
-      this.formula, this.runBox);
+      h(
+        'div',
+        { class: 'xgrid' },
+        h('div', {}, this.numbers),
+        h(
+          'div',
+          { class: 'charts' },
+          this.panels.map(p => p.el),
+        ),
+      ),
+      this.formula,
+      this.runBox,
+    );
     this.link.on('state', () => {
       this.state = this.link.get('state', {});
       this.draw();
@@ -85,14 +110,26 @@ class Explore {
     say(this.working, busy && state.verdict ? ' running …' : '');
     this.live.say(`${this.verdict.textContent}. ${this.detail.textContent}`, busy);
     this.lesson.hidden = !state.error;
-    if (state.error) this.lesson.replaceChildren(h('b', {}, state.error.type || 'Error'), h('pre', {}, state.error.text || state.error.message || ''));
+    if (state.error)
+      this.lesson.replaceChildren(
+        h('b', {}, state.error.type || 'Error'),
+        h('pre', {}, state.error.text || state.error.message || ''),
+      );
     const terms = state.terms || {};
     const rows = [
-      ['tiles per PE', terms.N ?? state.tiles, group], ['peak scratch', state.peak, bytes], ['persistent arena', state.persistent, bytes],
-      ['share of the limit', state.peak && state.limit ? state.peak / state.limit : null, percent], ['HBM bytes', state.hbm, bytes],
-      ['load L of a tile', terms.L, time], ['compute C of a tile', terms.C, time], ['makespan', state.makespan, time], ['bound by', state.bound, String],
+      ['tiles per PE', terms.N ?? state.tiles, group],
+      ['peak scratch', state.peak, bytes],
+      ['persistent arena', state.persistent, bytes],
+      ['share of the limit', state.peak && state.limit ? state.peak / state.limit : null, percent],
+      ['HBM bytes', state.hbm, bytes],
+      ['load L of a tile', terms.L, time],
+      ['compute C of a tile', terms.C, time],
+      ['makespan', state.makespan, time],
+      ['bound by', state.bound, String],
     ].filter(([, v]) => v !== undefined && v !== null);
-    this.numbers.replaceChildren(...rows.flatMap(([name, v, text]) => [h('dt', {}, name), h('dd', {}, text(v))]));
+    this.numbers.replaceChildren(
+      ...rows.flatMap(([name, v, text]) => [h('dt', {}, name), h('dd', {}, text(v))]),
+    );
   }
 
   /** The sweep's closed form with this run's terms in it. */
@@ -101,13 +138,19 @@ class Explore {
     this.formula.hidden = !terms || !terms.N;
     if (this.formula.hidden) return;
     const { N, L, C_first: first, C, I } = terms;
-    const [form, value] = params && params.prefetch
-      ? ['L + max(L, I + C₁) + (N − 2)·max(L, I + C) + C', N > 1 ? L + Math.max(L, I + first) + (N - 2) * Math.max(L, I + C) + C : L + first]
-      : ['N·L + C₁ + (N − 1)·C', N * L + first + (N - 1) * C];
+    const [form, value] =
+      params && params.prefetch
+        ? [
+            'L + max(L, I + C₁) + (N − 2)·max(L, I + C) + C',
+            N > 1 ? L + Math.max(L, I + first) + (N - 2) * Math.max(L, I + C) + C : L + first,
+          ]
+        : ['N·L + C₁ + (N − 1)·C', N * L + first + (N - 1) * C];
     const longer = L > C ? 'load' : 'compute';
-    this.formula.replaceChildren(h('code', {}, form),
+    this.formula.replaceChildren(
+      h('code', {}, form),
       ` with N = ${group(N)}, L = ${time(L)}, C₁ = ${time(first)}, C = ${time(C)} gives ${time(value)} for the sweep of a PE; the ${longer} of a tile is the longer half.` +
-      (makespan ? ` The run as a whole took ${time(makespan)}.` : ''));
+        (makespan ? ` The run as a whole took ${time(makespan)}.` : ''),
+    );
   }
 
   later() {
@@ -129,7 +172,11 @@ class Explore {
     try {
       const run = runOf(heads[0], trace);
       if (!run.ops.n) return;
-      this.player = new Player({ model: this.model, el: this.runBox }, run, { label: `The run: ${heads[0].title}`, panels: ['engines', 'score'], compact: true });
+      this.player = new Player({ model: this.model, el: this.runBox }, run, {
+        label: `The run: ${heads[0].title}`,
+        panels: ['engines', 'score'],
+        compact: true,
+      });
     } catch (problem) {
       this.note = message(this.runBox, 'This run cannot be shown', problem.message);
     }

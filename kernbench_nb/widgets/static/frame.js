@@ -11,15 +11,24 @@ export class Panel {
   constructor(area, title, view, { note = '', legend: items = [], open = true, toggled = () => {} } = {}) {
     this.view = view;
     this.open = open;
-    this.button = h('button', { type: 'button', class: 'fold', 'aria-expanded': String(open) },
-      h('i', { class: 'chev', 'aria-hidden': 'true' }), h('span', { class: 'name' }, title));
+    this.button = h(
+      'button',
+      { type: 'button', class: 'fold', 'aria-expanded': String(open) },
+      h('i', { class: 'chev', 'aria-hidden': 'true' }),
+      h('span', { class: 'name' }, title),
+    );
     this.note = h('span', { class: 'note' }, note);
     this.brief = h('span', { class: 'brief' });
     this.body = h('div', { class: 'body' }, view.el);
     this.error = h('p', { class: 'draw-error', role: 'status', hidden: true });
     this.legend = legend(items);
-    this.el = h('section', { class: `panel p-${area}`, 'aria-label': title },
-      h('header', {}, h('h3', {}, this.button), this.note, this.brief, this.legend), this.error, this.body);
+    this.el = h(
+      'section',
+      { class: `panel p-${area}`, 'aria-label': title },
+      h('header', {}, h('h3', {}, this.button), this.note, this.brief, this.legend),
+      this.error,
+      this.body,
+    );
     this.button.addEventListener('click', () => {
       this.fold(!this.open);
       toggled();
@@ -53,5 +62,9 @@ export class Panel {
 
 /** [[class of the swatch, text]] */
 export function legend(items) {
-  return h('span', { class: 'legend' }, items.map(([cls, text]) => h('span', {}, h('i', { class: `sw ${cls}` }), text)));
+  return h(
+    'span',
+    { class: 'legend' },
+    items.map(([cls, text]) => h('span', {}, h('i', { class: `sw ${cls}` }), text)),
+  );
 }

@@ -81,7 +81,10 @@ export class Heat {
     const shift = scores.any && state ? shiftOf(state) : null;
     for (let n = 0; n < done; n++) {
       const t = band.tiles[n];
-      const [a, b] = [this.column(tiles.k0[t]), Math.max(this.column(tiles.k0[t]) + 1, this.column(tiles.k1[t]))];
+      const [a, b] = [
+        this.column(tiles.k0[t]),
+        Math.max(this.column(tiles.k0[t]) + 1, this.column(tiles.k1[t])),
+      ];
       if (shift && run.recorded(t)?.s) this.paintWeights(scores, shift, band, [r0, r1], [a, b], table);
       else this.paintPlain(band, [r0, r1], [a, b], plain);
     }
@@ -156,7 +159,10 @@ export class Heat {
 /** What a row's scores are divided by, as a logarithm: m + ln l of the state, else of the tile's own scores. */
 function shiftOf(values) {
   if (!values.shift) {
-    if (values.m && values.l) values.shift = Float64Array.from(values.m.x, (m, r) => (values.l.x[r] > 0 ? m + Math.log(values.l.x[r]) : Infinity));
+    if (values.m && values.l)
+      values.shift = Float64Array.from(values.m.x, (m, r) =>
+        values.l.x[r] > 0 ? m + Math.log(values.l.x[r]) : Infinity,
+      );
     else if (values.s) values.shift = rowSums(values.s);
   }
   return values.shift || null;
@@ -164,7 +170,8 @@ function shiftOf(values) {
 
 function rowSums({ x, rows, cols }) {
   return Float64Array.from({ length: rows }, (_, r) => {
-    let most = -Infinity, sum = 0;
+    let most = -Infinity,
+      sum = 0;
     for (let c = 0; c < cols; c++) most = Math.max(most, x[r * cols + c]);
     for (let c = 0; c < cols; c++) sum += Math.exp(x[r * cols + c] - most);
     return most + Math.log(sum);

@@ -12,7 +12,12 @@ import { Table } from './log_table.js';
 
 const NARROW = 860;
 const BARS = 14;
-const GROUPS = [['op', 'operation'], ['engine', 'engine'], ['pe', 'PE'], ['tile', 'tile']];
+const GROUPS = [
+  ['op', 'operation'],
+  ['engine', 'engine'],
+  ['pe', 'PE'],
+  ['tile', 'tile'],
+];
 
 class Log {
   constructor({ model, el }, run) {
@@ -36,7 +41,13 @@ class Log {
 
   build() {
     const { head, pes } = this.run;
-    this.search = h('input', { type: 'search', class: 'search', placeholder: 'filter: exp, dma, tile 2, 3×3×64 …', 'aria-label': 'Filter', value: this.query });
+    this.search = h('input', {
+      type: 'search',
+      class: 'search',
+      placeholder: 'filter: exp, dma, tile 2, 3×3×64 …',
+      'aria-label': 'Filter',
+      value: this.query,
+    });
     this.search.addEventListener('input', () => this.setQuery(this.search.value));
     const choose = by => {
       this.by = by;
@@ -44,26 +55,66 @@ class Log {
       this.drawBars();
     };
     this.grouping = new Choice('Bars by', GROUPS, choose);
-    this.engines = new Choice('Engine', [[-1, 'all engines'], ...head.engines.slice(0, 4).map((e, n) => [n, e])], n => {
-      this.engine = n;
-      this.filter();
-    });
+    this.engines = new Choice(
+      'Engine',
+      [[-1, 'all engines'], ...head.engines.slice(0, 4).map((e, n) => [n, e])],
+      n => {
+        this.engine = n;
+        this.filter();
+      },
+    );
     const items = [[-1, 'all PEs'], ...pes.map((pe, n) => [n, pe.label])];
-    this.picker = pes.length > 1 ? new Pick('PE', items, n => {
-      this.pe = n;
-      this.filter();
-    }) : null;
+    this.picker =
+      pes.length > 1
+        ? new Pick('PE', items, n => {
+            this.pe = n;
+            this.filter();
+          })
+        : null;
     this.status = h('p', { class: 'caption', 'aria-live': 'polite' });
-    this.clear = h('button', { type: 'button', class: 'clear', onclick: () => this.brush([]) }, 'clear selection');
+    this.clear = h(
+      'button',
+      { type: 'button', class: 'clear', onclick: () => this.brush([]) },
+      'clear selection',
+    );
     this.bars = h('div', { class: 'bars', role: 'list', 'aria-label': 'Time by group' });
     this.table = new Table(this);
     this.root.append(
-      h('div', { class: 'top' }, h('div', { class: 'ttl' }, h('h2', {}, `Log: ${head.title}`), h('p', { class: 'about' }, head.about))),
-      h('div', { class: 'controls', role: 'toolbar', 'aria-label': 'Log' }, this.search, this.engines.el, this.picker && this.picker.el),
+      h(
+        'div',
+        { class: 'top' },
+        h('div', { class: 'ttl' }, h('h2', {}, `Log: ${head.title}`), h('p', { class: 'about' }, head.about)),
+      ),
+      h(
+        'div',
+        { class: 'controls', role: 'toolbar', 'aria-label': 'Log' },
+        this.search,
+        this.engines.el,
+        this.picker && this.picker.el,
+      ),
       h('div', { class: 'status' }, this.status, this.clear),
-      h('div', { class: 'loggrid' },
-        h('section', { class: 'panel', 'aria-label': 'Bars' }, h('header', {}, h('h3', {}, 'Engine time'), this.grouping.el), this.bars),
-        h('section', { class: 'panel', 'aria-label': 'Operations' }, h('header', {}, h('h3', {}, 'Operations'), h('span', { class: 'note' }, 'click goes there, shift-click or drag selects')), this.table.el)));
+      h(
+        'div',
+        { class: 'loggrid' },
+        h(
+          'section',
+          { class: 'panel', 'aria-label': 'Bars' },
+          h('header', {}, h('h3', {}, 'Engine time'), this.grouping.el),
+          this.bars,
+        ),
+        h(
+          'section',
+          { class: 'panel', 'aria-label': 'Operations' },
+          h(
+            'header',
+            {},
+            h('h3', {}, 'Operations'),
+            h('span', { class: 'note' }, 'click goes there, shift-click or drag selects'),
+          ),
+          this.table.el,
+        ),
+      ),
+    );
   }
 
   hear() {
@@ -102,7 +153,8 @@ class Log {
   }
 
   sortBy(column) {
-    const down = this.sort.column === column ? !this.sort.down : ['duration', 'bytes', 'flops'].includes(column);
+    const down =
+      this.sort.column === column ? !this.sort.down : ['duration', 'bytes', 'flops'].includes(column);
     this.sort = { column, down };
     this.sortRows();
     this.table.toTop();
@@ -142,7 +194,8 @@ class Log {
 
   isSelected(row) {
     const at = row + this.run.first;
-    let low = 0, high = this.selection.length - 1;
+    let low = 0,
+      high = this.selection.length - 1;
     while (low <= high) {
       const mid = (low + high) >> 1;
       if (at < this.selection[mid][0]) high = mid - 1;
@@ -166,7 +219,10 @@ class Log {
     const busy = this.rows.sum(this.shown, 'busy');
     const chosen = this.selection.reduce((sum, [a, b]) => sum + b - a, 0);
     const all = this.rows.all.length;
-    say(this.status, `${this.shown.length === all ? many(all, 'operation') : `${group(this.shown.length)} of ${many(all, 'operation')}`}, ${time(busy)} of engine time.${chosen ? ` ${group(chosen)} selected.` : ''}`);
+    say(
+      this.status,
+      `${this.shown.length === all ? many(all, 'operation') : `${group(this.shown.length)} of ${many(all, 'operation')}`}, ${time(busy)} of engine time.${chosen ? ` ${group(chosen)} selected.` : ''}`,
+    );
     this.clear.hidden = !chosen;
     this.shell.drawn();
   }
@@ -176,19 +232,49 @@ class Log {
     const groups = this.rows.group(this.shown, this.by);
     const total = groups.reduce((sum, g) => sum + g.busy, 0) || 1;
     const most = Math.max(1, ...groups.map(g => g.busy));
-    const shown = this.by === 'pe' || this.by === 'tile' && groups.length <= BARS ? groups.slice().sort((a, b) => a.first - b.first).slice(0, BARS) : groups.slice(0, BARS);
+    const shown =
+      this.by === 'pe' || (this.by === 'tile' && groups.length <= BARS)
+        ? groups
+            .slice()
+            .sort((a, b) => a.first - b.first)
+            .slice(0, BARS)
+        : groups.slice(0, BARS);
     this.bars.replaceChildren(...shown.map(g => this.bar(g, most, total)));
     const rest = groups.length - shown.length;
-    if (rest > 0) this.bars.append(h('p', { class: 'note' }, `and ${many(rest, 'more group').replace('more groups', 'more')}`));
+    if (rest > 0)
+      this.bars.append(
+        h('p', { class: 'note' }, `and ${many(rest, 'more group').replace('more groups', 'more')}`),
+      );
     if (!groups.length) this.bars.append(h('p', { class: 'note' }, 'No operation matches the filter.'));
   }
 
   bar(g, most, total) {
-    const picked = g.rows.length > 0 && this.selection.length > 0 && this.isSelected(g.rows[0]) && this.isSelected(g.rows[g.rows.length - 1]);
-    const fill = h('i', { class: `fill b-${g.engine}`, style: `width:${((g.busy / most) * 100).toFixed(2)}%` });
+    const picked =
+      g.rows.length > 0 &&
+      this.selection.length > 0 &&
+      this.isSelected(g.rows[0]) &&
+      this.isSelected(g.rows[g.rows.length - 1]);
+    const fill = h('i', {
+      class: `fill b-${g.engine}`,
+      style: `width:${((g.busy / most) * 100).toFixed(2)}%`,
+    });
     const label = `${g.name}: ${many(g.rows.length, 'operation')}, ${time(g.busy)}`;
-    const b = h('button', { type: 'button', class: 'bar', 'aria-pressed': String(picked), title: label, 'aria-label': label, onclick: () => this.brush(picked ? [] : g.rows) },
-      h('span', { class: 'bar-name' }, g.name), h('span', { class: 'bar-track' }, fill), h('span', { class: 'bar-n' }, `${group(g.rows.length)} ×`), h('span', { class: 'bar-v' }, time(g.busy)), h('span', { class: 'bar-s' }, percent(g.busy / total)));
+    const b = h(
+      'button',
+      {
+        type: 'button',
+        class: 'bar',
+        'aria-pressed': String(picked),
+        title: label,
+        'aria-label': label,
+        onclick: () => this.brush(picked ? [] : g.rows),
+      },
+      h('span', { class: 'bar-name' }, g.name),
+      h('span', { class: 'bar-track' }, fill),
+      h('span', { class: 'bar-n' }, `${group(g.rows.length)} ×`),
+      h('span', { class: 'bar-v' }, time(g.busy)),
+      h('span', { class: 'bar-s' }, percent(g.busy / total)),
+    );
     return h('div', { role: 'listitem' }, b);
   }
 

@@ -17,19 +17,32 @@ export class Rows {
     const { ops, kinds } = run;
     const kind = ops.kind[row];
     switch (column) {
-      case 'start': return ops.start[row];
-      case 'duration': return ops.end[row] - ops.start[row];
-      case 'busy': return kinds.busy[kind];
-      case 'bytes': return kinds.nbytes[kind];
-      case 'flops': return kinds.flops[kind];
-      case 'pe': return this.pe[row];
-      case 'engine': return kinds.engine[kind];
-      case 'line': return ops.site[row] >= 0 ? run.sites.line[ops.site[row]] : -1;
-      case 'op': return run.text(kinds.op[kind]);
-      case 'name': return run.text(ops.name[row]);
-      case 'shape': return run.text(kinds.shape[kind]);
-      case 'tile': return run.tileLabel(ops.tile[row]);
-      default: throw new Error(`no column ${column}`);
+      case 'start':
+        return ops.start[row];
+      case 'duration':
+        return ops.end[row] - ops.start[row];
+      case 'busy':
+        return kinds.busy[kind];
+      case 'bytes':
+        return kinds.nbytes[kind];
+      case 'flops':
+        return kinds.flops[kind];
+      case 'pe':
+        return this.pe[row];
+      case 'engine':
+        return kinds.engine[kind];
+      case 'line':
+        return ops.site[row] >= 0 ? run.sites.line[ops.site[row]] : -1;
+      case 'op':
+        return run.text(kinds.op[kind]);
+      case 'name':
+        return run.text(ops.name[row]);
+      case 'shape':
+        return run.text(kinds.shape[kind]);
+      case 'tile':
+        return run.tileLabel(ops.tile[row]);
+      default:
+        throw new Error(`no column ${column}`);
     }
   }
 
@@ -56,7 +69,13 @@ export class Rows {
     const engines = run.engines.map(tidy);
     const labels = run.pes.map(pe => tidy(pe.label));
     const whole = words.join(' ');
-    const columns = row => [kinds.op[ops.kind[row]], ops.name[row], kinds.shape[ops.kind[row]], kinds.text[ops.kind[row]], kinds.tensor[ops.kind[row]]];
+    const columns = row => [
+      kinds.op[ops.kind[row]],
+      ops.name[row],
+      kinds.shape[ops.kind[row]],
+      kinds.text[ops.kind[row]],
+      kinds.tensor[ops.kind[row]],
+    ];
     const exact = s => new RegExp(`(^|[^\\w])${s.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}($|[^\\w])`);
     const hits = word => Uint8Array.from(strings, s => (s.includes(word) ? 1 : 0));
     const asWhole = words.length > 1 ? exact(whole) : null;
@@ -65,8 +84,14 @@ export class Rows {
     const parts = words.map(word => [word, hits(word)]);
     return row => {
       if (wholeTile[tiles.label[ops.tile[row]]] || wholePe[this.pe[row]]) return true;
-      if (asWhole && (/^(tile|pe|cube|merge|block) \d/.test(whole))) return false;
-      return parts.every(([word, hit]) => columns(row).some(s => hit[s]) || hit[tiles.label[ops.tile[row]]] || engines[run.engine(row)].includes(word) || labels[this.pe[row]].includes(word));
+      if (asWhole && /^(tile|pe|cube|merge|block) \d/.test(whole)) return false;
+      return parts.every(
+        ([word, hit]) =>
+          columns(row).some(s => hit[s]) ||
+          hit[tiles.label[ops.tile[row]]] ||
+          engines[run.engine(row)].includes(word) ||
+          labels[this.pe[row]].includes(word),
+      );
     };
   }
 
@@ -75,9 +100,10 @@ export class Rows {
     const values = Array.from(rows, row => this.value(row, column));
     const order = Array.from(rows, (_, n) => n);
     const sign = down ? -1 : 1;
-    const compare = typeof values[0] === 'string'
-      ? (a, b) => sign * values[a].localeCompare(values[b], undefined, { numeric: true }) || a - b
-      : (a, b) => sign * (values[a] - values[b]) || a - b;
+    const compare =
+      typeof values[0] === 'string'
+        ? (a, b) => sign * values[a].localeCompare(values[b], undefined, { numeric: true }) || a - b
+        : (a, b) => sign * (values[a] - values[b]) || a - b;
     return Int32Array.from(order.sort(compare), n => rows[n]);
   }
 
@@ -97,12 +123,18 @@ export class Rows {
       pe: row => this.pe[row],
       tile: row => run.tiles.label[ops.tile[row]],
     }[by];
-    const names = { op: k => run.text(k), engine: k => run.engines[k], pe: k => run.pes[k].label, tile: k => run.text(k) || 'no name' }[by];
+    const names = {
+      op: k => run.text(k),
+      engine: k => run.engines[k],
+      pe: k => run.pes[k].label,
+      tile: k => run.text(k) || 'no name',
+    }[by];
     const groups = new Map();
     for (const row of rows) {
       const key = keys(row);
       let g = groups.get(key);
-      if (!g) groups.set(key, (g = { name: names(key), rows: [], busy: 0, first: row, engines: [0, 0, 0, 0] }));
+      if (!g)
+        groups.set(key, (g = { name: names(key), rows: [], busy: 0, first: row, engines: [0, 0, 0, 0] }));
       const busy = kinds.busy[ops.kind[row]];
       g.rows.push(row);
       g.busy += busy;

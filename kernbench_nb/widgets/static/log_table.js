@@ -6,20 +6,45 @@ import { group, shape, short } from './numbers.js';
 const ROW = 20; // px
 const VIEW = 340;
 const COLUMNS = [
-  ['start', 'start, ns', 'num'], ['duration', 'ns', 'num'], ['pe', 'PE', ''], ['engine', 'engine', ''], ['op', 'op', ''], ['name', 'name', ''],
-  ['shape', 'shape', ''], ['bytes', 'bytes', 'num'], ['flops', 'FLOPs', 'num'], ['tile', 'tile', ''], ['line', 'line', 'num'],
+  ['start', 'start, ns', 'num'],
+  ['duration', 'ns', 'num'],
+  ['pe', 'PE', ''],
+  ['engine', 'engine', ''],
+  ['op', 'op', ''],
+  ['name', 'name', ''],
+  ['shape', 'shape', ''],
+  ['bytes', 'bytes', 'num'],
+  ['flops', 'FLOPs', 'num'],
+  ['tile', 'tile', ''],
+  ['line', 'line', 'num'],
 ];
 
 export class Table {
   constructor(log) {
     this.log = log;
-    this.heads = COLUMNS.map(([column, label, cls]) => h('th', { class: cls, scope: 'col' }, h('button', { type: 'button', onclick: () => log.sortBy(column) }, label)));
+    this.heads = COLUMNS.map(([column, label, cls]) =>
+      h(
+        'th',
+        { class: cls, scope: 'col' },
+        h('button', { type: 'button', onclick: () => log.sortBy(column) }, label),
+      ),
+    );
     this.body = h('tbody');
     this.before = h('tr', { 'aria-hidden': 'true' }, h('td', { colspan: COLUMNS.length }));
     this.after = h('tr', { 'aria-hidden': 'true' }, h('td', { colspan: COLUMNS.length }));
     const head = h('thead', {}, h('tr', {}, this.heads));
     this.table = h('table', {}, head, this.body);
-    this.el = h('div', { class: 'logtable', tabindex: 0, role: 'region', 'aria-label': 'Operations', style: `max-height:${VIEW}px` }, this.table);
+    this.el = h(
+      'div',
+      {
+        class: 'logtable',
+        tabindex: 0,
+        role: 'region',
+        'aria-label': 'Operations',
+        style: `max-height:${VIEW}px`,
+      },
+      this.table,
+    );
     this.pool = [];
     this.el.addEventListener('scroll', () => this.later());
     this.listen();
@@ -40,7 +65,7 @@ export class Table {
       if (from === null || to === null) return;
       const { sorted } = this.log;
       if (event.shiftKey || to !== from) {
-        const begin = event.shiftKey ? this.anchor ?? to : from;
+        const begin = event.shiftKey ? (this.anchor ?? to) : from;
         const rows = Array.from(sorted.subarray(Math.min(begin, to), Math.max(begin, to) + 1));
         this.log.brush(rows.sort((a, b) => a - b));
       } else this.log.go(sorted[to]);
@@ -71,7 +96,8 @@ export class Table {
     const rows = this.pool.slice(0, Math.max(0, count));
     rows.forEach((row, k) => this.fill(row, first + k));
     const wanted = [this.before, ...rows.map(r => r.tr), this.after];
-    if (this.body.childNodes.length !== wanted.length || this.body.firstChild !== this.before) this.body.replaceChildren(...wanted);
+    if (this.body.childNodes.length !== wanted.length || this.body.firstChild !== this.before)
+      this.body.replaceChildren(...wanted);
     COLUMNS.forEach(([column], k) => {
       const sorted = log.sort.column === column ? (log.sort.down ? 'descending' : 'ascending') : 'none';
       this.heads[k].setAttribute('aria-sort', sorted);
@@ -90,9 +116,17 @@ export class Table {
     const ns = ps => (ps % 1000 ? (ps / 1000).toFixed(1) : group(ps / 1000));
     const value = column => rows.value(i, column);
     const texts = {
-      start: ns(value('start')), duration: ns(value('duration')), pe: run.pes[value('pe')].label, engine: run.engines[value('engine')],
-      op: value('op'), name: value('name'), shape: shape(value('shape')), bytes: value('bytes') > 0 ? group(value('bytes')) : '',
-      flops: value('flops') > 0 ? short(value('flops')) : '', tile: value('tile'), line: value('line') > 0 ? String(value('line')) : '',
+      start: ns(value('start')),
+      duration: ns(value('duration')),
+      pe: run.pes[value('pe')].label,
+      engine: run.engines[value('engine')],
+      op: value('op'),
+      name: value('name'),
+      shape: shape(value('shape')),
+      bytes: value('bytes') > 0 ? group(value('bytes')) : '',
+      flops: value('flops') > 0 ? short(value('flops')) : '',
+      tile: value('tile'),
+      line: value('line') > 0 ? String(value('line')) : '',
     };
     COLUMNS.forEach(([column], k) => say(cells[k], texts[column]));
     tr.dataset.at = at;

@@ -46,7 +46,12 @@ export class Marks {
   }
 
   rect(x, y, w, height, cls, more) {
-    const box = { x: round(x), y: round(y), width: round(Math.max(0, w)), height: round(Math.max(0, height)) };
+    const box = {
+      x: round(x),
+      y: round(y),
+      width: round(Math.max(0, w)),
+      height: round(Math.max(0, height)),
+    };
     this.mark('rect', { ...box, ...more }, cls);
   }
 

@@ -12,7 +12,15 @@ export class Messages {
       if (send < 0) continue;
       const from = run.peOf(send);
       const to = recv >= 0 ? run.peOf(recv) : run.kinds.peer[ops.kind[send]];
-      rows.push({ send, recv, from, to, start: ops.start[send], end: recv >= 0 ? ops.end[recv] : Infinity, nbytes: msgs.nbytes[n] });
+      rows.push({
+        send,
+        recv,
+        from,
+        to,
+        start: ops.start[send],
+        end: recv >= 0 ? ops.end[recv] : Infinity,
+        nbytes: msgs.nbytes[n],
+      });
     }
     this.list = rows.sort((a, b) => a.start - b.start);
     this.starts = Float64Array.from(this.list, m => m.start);

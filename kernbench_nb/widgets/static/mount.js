@@ -9,11 +9,16 @@ export function view(what, make) {
     const { model, el } = context;
     const heads = model.get('heads') || [];
     const trace = model.get('trace');
-    if (!heads.length || !trace || !trace.byteLength) return message(el, `${what}: nothing to show`, 'There is no run in this view.');
+    if (!heads.length || !trace || !trace.byteLength)
+      return message(el, `${what}: nothing to show`, 'There is no run in this view.');
     try {
       const run = runOf(heads[0], trace);
       if (!run.ops.n) {
-        return message(el, heads[0].title || 'Empty run', 'The kernel did nothing that takes time or scratch, so there is nothing to show.');
+        return message(
+          el,
+          heads[0].title || 'Empty run',
+          'The kernel did nothing that takes time or scratch, so there is nothing to show.',
+        );
       }
       const made = make(context, run);
       return () => made.close();

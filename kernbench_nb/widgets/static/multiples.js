@@ -76,7 +76,8 @@ export class Multiples {
     const [px, py] = where(event, this.plot.svg);
     for (let q = 0; q < run.pes.length; q++) {
       const [x, y, w, h] = this.cell(q);
-      if (px >= x && px <= x + w && py >= y - this.head && py <= y + h) return { q, ps: ((px - x) / w) * this.end };
+      if (px >= x && px <= x + w && py >= y - this.head && py <= y + h)
+        return { q, ps: ((px - x) / w) * this.end };
     }
     return null;
   }
@@ -89,7 +90,9 @@ export class Multiples {
     const row = run.rowAt(hit.q, hit.ps);
     tip.show(event, [
       pe.label,
-      row >= pe.op0 && row < pe.op1 ? `${bytes(run.ops.cursor[row])} at ${time(hit.ps)}` : `idle at ${time(hit.ps)}`,
+      row >= pe.op0 && row < pe.op1
+        ? `${bytes(run.ops.cursor[row])} at ${time(hit.ps)}`
+        : `idle at ${time(hit.ps)}`,
       `peak ${bytes(pe.peak)}, persistent ${bytes(pe.persistent)}, ends at ${time(pe.end)}`,
     ]);
   }
@@ -104,14 +107,19 @@ export class Multiples {
       const label = small ? `${pe.sip}·${pe.cube}·${pe.pe % run.head.machine.pes_per_cube}` : pe.label;
       m.text(x, y - 4, fit(label, w), `t ${on ? 'lab0 b' : 'lab1'}${small ? ' sm' : ''}`);
       const peak = bytes(pe.peak);
-      if (!small && textWidth(label, BOLD) + textWidth(peak) + 10 < w) m.text(x + w, y - 4, peak, 't lab2 end num');
+      if (!small && textWidth(label, BOLD) + textWidth(peak) + 10 < w)
+        m.text(x + w, y - 4, peak, 't lab2 end num');
       const px = x + (now / this.end) * w;
       if (on) m.rect(x - 0.5, y - 0.5, w + 1, h + 1, 'cell-on');
       m.line(px, y - 1, px, y + h + 1, on ? 'play' : 'play thin');
-      if (this.most > run.limit) m.line(x, y + h - (run.limit / this.most) * h, x + w, y + h - (run.limit / this.most) * h, 'limit');
+      if (this.most > run.limit)
+        m.line(x, y + h - (run.limit / this.most) * h, x + w, y + h - (run.limit / this.most) * h, 'limit');
     });
     m.end();
-    this.plot.svg.setAttribute('aria-label', `Scratch of ${many(run.pes.length, 'PE')} over ${time(this.end)}; the highest peak is ${bytes(Math.max(...run.pes.map(pe => pe.peak)))} of ${bytes(run.limit)}.`);
+    this.plot.svg.setAttribute(
+      'aria-label',
+      `Scratch of ${many(run.pes.length, 'PE')} over ${time(this.end)}; the highest peak is ${bytes(Math.max(...run.pes.map(pe => pe.peak)))} of ${bytes(run.limit)}.`,
+    );
   }
 
   summary({ run }) {

@@ -4,7 +4,9 @@ const THIN = '\u202f';
 
 /** 12345 -> "12 345" (rounded to a whole number). */
 export function group(n) {
-  const text = Math.round(Math.abs(n)).toString().replace(/\B(?=(\d{3})+$)/g, THIN);
+  const text = Math.round(Math.abs(n))
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, THIN);
   return n < 0 && text !== '0' ? '−' + text : text;
 }
 
@@ -43,12 +45,6 @@ export function percent(x) {
 
 /** A signed decimal with a real minus sign. */
 export const signed = (x, digits = 2) => x.toFixed(digits).replace('-', '−');
-
-/** Powers of ten: 3e-4 -> "3 × 10⁻⁴". */
-export function power(x) {
-  const [mantissa, exponent] = x.toExponential(1).split('e');
-  return `${mantissa} × 10${superscript(+exponent)}`;
-}
 
 export const superscript = n => (n < 0 ? '⁻' : '') + String(Math.abs(n)).replace(/\d/g, c => '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]);
 

@@ -21,9 +21,17 @@ export class Pair {
     this.root = this.shell.root;
     this.root.classList.add('kb-pair');
     this.tip = this.shell.tip;
-    this.clock = new Clock(() => this.move(1, true), () => this.dirty());
+    this.clock = new Clock(
+      () => this.move(1, true),
+      () => this.dirty(),
+    );
     this.glide = new Glide(n => this.between(n / 1000));
-    this.most = Math.max(...[a, b].flatMap(run => run.tilesOf.map(list => list.filter(t => run.counted(t)).length)), a.head.error?.planned?.tiles || 0, b.head.error?.planned?.tiles || 0, 1);
+    this.most = Math.max(
+      ...[a, b].flatMap(run => run.tilesOf.map(list => list.filter(t => run.counted(t)).length)),
+      a.head.error?.planned?.tiles || 0,
+      b.head.error?.planned?.tiles || 0,
+      1,
+    );
     this.sides = [a, b].map((run, n) => new Side(this, run, n, names[n]));
     this.overflows = [a, b].some(run => run.head.error && run.head.error.wanted);
     this.build();
@@ -88,14 +96,35 @@ export class Pair {
     this.where = h('b');
     this.said = h('span');
     this.live = new Live(this.root);
-    const title = h('div', { class: 'ttl' }, h('h2', {}, `${this.sides[0].title} and ${lower(this.sides[1].title)}`), h('p', { class: 'about' }, a.about === b.about ? a.about : `${a.about}; ${b.about}`));
-    const marks = legend([['b-dma', 'loaded'], ['b-gemm', 'gemm result'], ['b-math', 'math result'], ['s-keep', 'persistent'], ['s-back', 'given back'], ['s-cur', 'cursor'], ['s-hw', 'high-water'], ...(this.overflows ? [['s-lim', 'limit']] : [])]);
+    const title = h(
+      'div',
+      { class: 'ttl' },
+      h('h2', {}, `${this.sides[0].title} and ${lower(this.sides[1].title)}`),
+      h('p', { class: 'about' }, a.about === b.about ? a.about : `${a.about}; ${b.about}`),
+    );
+    const marks = legend([
+      ['b-dma', 'loaded'],
+      ['b-gemm', 'gemm result'],
+      ['b-math', 'math result'],
+      ['s-keep', 'persistent'],
+      ['s-back', 'given back'],
+      ['s-cur', 'cursor'],
+      ['s-hw', 'high-water'],
+      ...(this.overflows ? [['s-lim', 'limit']] : []),
+    ]);
     marks.classList.add('wide');
     this.root.append(
       h('div', { class: 'top' }, title, h('div', { class: 'pick' }, this.picker && this.picker.el)),
-      this.controls.el, h('p', { class: 'caption' }, this.where, ' ', this.said), marks,
-      h('div', { class: 'two' }, this.sides.map(s => s.el)),
-      h('p', { class: 'hintline' }, '← → tile    Home End    space plays    a click on a tile goes there'));
+      this.controls.el,
+      h('p', { class: 'caption' }, this.where, ' ', this.said),
+      marks,
+      h(
+        'div',
+        { class: 'two' },
+        this.sides.map(s => s.el),
+      ),
+      h('p', { class: 'hintline' }, '← → tile    Home End    space plays    a click on a tile goes there'),
+    );
   }
 
   // -- moving --------------------------------------------------------------------------------------------------
@@ -212,7 +241,11 @@ export class Pair {
       const [more, less] = used[0] > used[1] ? [0, 1] : [1, 0];
       return `${lower(this.sides[less].title)} ${bytes(used[less])} are in use, ${lower(this.sides[more].title)} ${bytes(used[more])}: ${(used[more] / used[less]).toFixed(1)} times as much for the same answer.`;
     }
-    return this.sides.map((s, n) => `${lower(s.title)}: ${time(s.run.ops.clock[rows[n]])}, ${bytes(used[n])} in use`).join('; ') + '.';
+    return (
+      this.sides
+        .map((s, n) => `${lower(s.title)}: ${time(s.run.ops.clock[rows[n]])}, ${bytes(used[n])} in use`)
+        .join('; ') + '.'
+    );
   }
 
   close() {

@@ -112,9 +112,12 @@ export class Pes {
           g.fillRect(this.x(arrived), this.y(q) + 1, Math.max(0.6, a + w - this.x(arrived)), bar);
           continue;
         }
-        if (kind === 'merge' || kind === 'send') g.fillStyle = this.rowHeight > 8 && w > 3 ? this.textures.ipc : css(palette.line.ipc);
+        if (kind === 'merge' || kind === 'send')
+          g.fillStyle = this.rowHeight > 8 && w > 3 ? this.textures.ipc : css(palette.line.ipc);
         else if (kind === 'finish') g.fillStyle = ends;
-        else g.fillStyle = shades[(this.ring ? this.ring.get(tiles.k0[t]) || 0 : tiles.place[t]) % shades.length];
+        else
+          g.fillStyle =
+            shades[(this.ring ? this.ring.get(tiles.k0[t]) || 0 : tiles.place[t]) % shades.length];
         g.fillRect(a, this.y(q) + 1, w, bar);
       }
     });
@@ -156,7 +159,9 @@ export class Pes {
     const t = run.tilesOf[q].find(u => run.tiles.start[u] <= ps && run.tiles.end[u] > ps);
     tip.show(event, [
       run.pes[q].label,
-      t === undefined ? 'idle or waiting' : `${run.tileLabel(t) || run.kind(t)}${run.tiles.k0[t] >= 0 ? `, keys ${run.tiles.k0[t]}–${run.tiles.k1[t] - 1}` : ''}`,
+      t === undefined
+        ? 'idle or waiting'
+        : `${run.tileLabel(t) || run.kind(t)}${run.tiles.k0[t] >= 0 ? `, keys ${run.tiles.k0[t]}–${run.tiles.k1[t] - 1}` : ''}`,
       time(ps),
     ]);
   }
@@ -184,16 +189,32 @@ export class Pes {
     m.line(x, this.top - 4, x, bottom + 3, 'play');
     this.drawTimes(m, bottom);
     const doing = run.pes.map((_, q) => this.doing(run, q, q === p ? i : run.rowAt(q, now), now));
-    if (this.nowWidth) doing.forEach((text, q) => m.text(this.x1 + 10, this.y(q) + this.rowHeight / 2 + 4, fit(text, this.nowWidth - 10), q === p ? 't lab0 b' : 't lab2'));
+    if (this.nowWidth)
+      doing.forEach((text, q) =>
+        m.text(
+          this.x1 + 10,
+          this.y(q) + this.rowHeight / 2 + 4,
+          fit(text, this.nowWidth - 10),
+          q === p ? 't lab0 b' : 't lab2',
+        ),
+      );
     m.end();
-    this.plot.svg.setAttribute('aria-label', `PEs at ${time(now)}: ${this.summary({ run, i })}. ${run.pes.length <= 16 ? doing.map((d, q) => `${who(run, q)}: ${d}`).join('; ') : ''}`);
+    this.plot.svg.setAttribute(
+      'aria-label',
+      `PEs at ${time(now)}: ${this.summary({ run, i })}. ${run.pes.length <= 16 ? doing.map((d, q) => `${who(run, q)}: ${d}`).join('; ') : ''}`,
+    );
   }
 
   drawNames(m, run, p) {
     const every = Math.max(1, Math.ceil(11 / this.rowHeight));
     run.pes.forEach((pe, q) => {
       if (q !== p && (q % every || Math.abs(q - p) * this.rowHeight < 11)) return;
-      m.text(this.x0 - 10, this.y(q) + this.rowHeight / 2 + 4, pe.label, `t end ${q === p ? 'lab0 b' : 'lab1'}`);
+      m.text(
+        this.x0 - 10,
+        this.y(q) + this.rowHeight / 2 + 4,
+        pe.label,
+        `t end ${q === p ? 'lab0 b' : 'lab1'}`,
+      );
     });
   }
 
@@ -234,7 +255,8 @@ export class Pes {
     let next = Math.min(row + 1, run.pes[q].op1 - 1);
     for (let n = 0; n < 3 && run.engine(next) === 4 && next < run.pes[q].op1 - 1; n++) next++;
     const t = run.tile(next);
-    if (run.op(next) === 'ipc_recv' && run.ops.end[next] > now) return `waits for ${who(run, run.kinds.peer[run.ops.kind[next]])}`;
+    if (run.op(next) === 'ipc_recv' && run.ops.end[next] > now)
+      return `waits for ${who(run, run.kinds.peer[run.ops.kind[next]])}`;
     const block = this.ring && run.counted(t) ? this.ring.get(run.tiles.k0[t]) : undefined;
     return block !== undefined ? `folds KV ${block}` : run.tileLabel(t) || run.kind(t);
   }

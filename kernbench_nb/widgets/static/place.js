@@ -17,8 +17,8 @@ export function spread(wishes, gap, low, high) {
         moved = true;
       }
     }
-    if (n && at[0] < low) (at[0] = low), (moved = true);
-    if (n && at[n - 1] > high) (at[n - 1] = high), (moved = true);
+    if (n && at[0] < low) ((at[0] = low), (moved = true));
+    if (n && at[n - 1] > high) ((at[n - 1] = high), (moved = true));
     if (!moved) break;
   }
   for (let i = 1; i < n; i++) at[i] = Math.max(at[i], at[i - 1] + gap(i));
@@ -48,7 +48,12 @@ export function useFonts(root) {
   root.append(probe);
   const mono = getComputedStyle(probe).fontFamily;
   probe.remove();
-  const next = { [PLAIN]: `11px ${sans}`, [BOLD]: `600 11px ${sans}`, [MONO]: `10.5px ${mono}`, [MONO_BOLD]: `600 10.5px ${mono}` };
+  const next = {
+    [PLAIN]: `11px ${sans}`,
+    [BOLD]: `600 11px ${sans}`,
+    [MONO]: `10.5px ${mono}`,
+    [MONO_BOLD]: `600 10.5px ${mono}`,
+  };
   if (JSON.stringify(next) !== JSON.stringify(fonts)) WIDTHS.clear();
   fonts = next;
 }
@@ -69,7 +74,8 @@ export function textWidth(text, font = PLAIN) {
 /** Cut a text so that it fits, with an ellipsis. */
 export function fit(text, width, font) {
   if (textWidth(text, font) <= width) return text;
-  let low = 0, high = text.length;
+  let low = 0,
+    high = text.length;
   while (low < high) {
     const mid = (low + high + 1) >> 1;
     if (textWidth(text.slice(0, mid) + '…', font) <= width) low = mid;

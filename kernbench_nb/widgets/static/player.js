@@ -32,7 +32,10 @@ export class Player {
     this.id = this.shell.id;
     this.root = this.shell.root;
     this.tip = this.shell.tip;
-    this.clock = new Clock(() => this.move(1, true), () => this.dirty());
+    this.clock = new Clock(
+      () => this.move(1, true),
+      () => this.dirty(),
+    );
     this.glide = new Glide(row => this.show(row));
     this.use(run);
     this.build();
@@ -57,7 +60,11 @@ export class Player {
     this.messages = new Messages(run);
     const asked = run.number.get(this.link.get('pe', run.pes[0].pe));
     this.p = asked === undefined ? 0 : asked;
-    if (run.span(this.p)[1] <= run.span(this.p)[0]) this.p = Math.max(0, run.pes.findIndex(pe => pe.op1 > pe.op0));
+    if (run.span(this.p)[1] <= run.span(this.p)[0])
+      this.p = Math.max(
+        0,
+        run.pes.findIndex(pe => pe.op1 > pe.op0),
+      );
     this.i = this.clamp(run.span(this.p)[0] + this.link.get('step', 0));
     this.granularity = this.link.get('granularity', 'tile');
     this.select(this.link.get('selection', []), false);
@@ -171,7 +178,8 @@ export class Player {
       const s = ops.site[row];
       if (s < 0) continue;
       const here = sites.source[s] === source && sites.line[s] === line;
-      if (here || (sites.ksource[s] === source && sites.kline[s] === line && sites.source[s] !== source)) return this.go(row);
+      if (here || (sites.ksource[s] === source && sites.kline[s] === line && sites.source[s] !== source))
+        return this.go(row);
     }
   }
 
@@ -189,12 +197,14 @@ export class Player {
   moveTile(by, playing = false) {
     const stops = this.run.stopsOf[this.p];
     const from = this.at;
-    const n = by > 0 ? lastAtMost(stops, 0, stops.length, from) + 1 : lastAtMost(stops, 0, stops.length, from - 1);
+    const n =
+      by > 0 ? lastAtMost(stops, 0, stops.length, from) + 1 : lastAtMost(stops, 0, stops.length, from - 1);
     if (!playing) this.clock.stop();
     if (n < 0 || n >= stops.length) return false;
     const to = stops[n];
     // a single step runs through its operations, so that the rewind and the refill are seen
-    const runs = by > 0 && !still() && to - from > 1 && to - from < 400 && (!playing || this.clock.speed <= 2);
+    const runs =
+      by > 0 && !still() && to - from > 1 && to - from < 400 && (!playing || this.clock.speed <= 2);
     if (this.glide.on) this.i = this.glide.target;
     if (runs) this.glide.to(this.i, to, Math.min(620, 120 + 16 * (to - from)));
     else {
@@ -249,10 +259,18 @@ export class Player {
   build() {
     const { head, pes } = this.run;
     this.controls = new Controls(this);
-    this.step = new Choice('Step by', [['tile', 'by tile', 'PgUp, PgDn'], ['op', 'by operation', '']], v => this.setGranularity(v));
+    this.step = new Choice(
+      'Step by',
+      [
+        ['tile', 'by tile', 'PgUp, PgDn'],
+        ['op', 'by operation', ''],
+      ],
+      v => this.setGranularity(v),
+    );
     this.controls.extra.append(this.step.el);
     const items = pes.map((pe, n) => [n, pe.label]).filter(([n]) => pes[n].op1 > pes[n].op0);
-    this.picker = items.length > 1 ? new (items.length <= FEW_PES ? Choice : Pick)('PE', items, p => this.toPe(p)) : null;
+    this.picker =
+      items.length > 1 ? new (items.length <= FEW_PES ? Choice : Pick)('PE', items, p => this.toPe(p)) : null;
     this.where = h('b');
     this.said = h('span');
     this.caption = h('p', { class: 'caption' }, this.where, ' ', this.said);
@@ -260,50 +278,118 @@ export class Player {
     this.counters = new Counters();
     this.notes = [head.window && head.window.note, ...(head.warnings || []).slice(0, 3)].filter(Boolean);
     this.panels = this.makePanels();
-    this.grid = h('div', { class: 'grid', style: `--kb-h:${SCRATCH}px` }, this.panels.map(p => p.el));
+    this.grid = h(
+      'div',
+      { class: 'grid', style: `--kb-h:${SCRATCH}px` },
+      this.panels.map(p => p.el),
+    );
     const title = h('div', { class: 'ttl' }, h('h2', {}, head.title), h('p', { class: 'about' }, head.about));
     if (this.options.compact) {
       // inside another view, which has said already what this is
-      this.root.append(this.picker ? h('div', { class: 'pick' }, this.picker.el) : '', this.controls.el, this.caption, this.grid);
+      this.root.append(
+        this.picker ? h('div', { class: 'pick' }, this.picker.el) : '',
+        this.controls.el,
+        this.caption,
+        this.grid,
+      );
       return;
     }
     this.root.append(
       h('div', { class: 'top' }, title, h('div', { class: 'pick' }, this.picker && this.picker.el)),
-      this.controls.el, this.caption, ...this.notes.map(text => h('p', { class: 'remark' }, text)), this.counters.el, this.grid,
-      h('p', { class: 'hintline' }, '← → step    PgUp PgDn tile    Home End    space plays    a click on a tile, a block, a bar or a line goes there'));
+      this.controls.el,
+      this.caption,
+      ...this.notes.map(text => h('p', { class: 'remark' }, text)),
+      this.counters.el,
+      this.grid,
+      h(
+        'p',
+        { class: 'hintline' },
+        '← → step    PgUp PgDn tile    Home End    space plays    a click on a tile, a block, a bar or a line goes there',
+      ),
+    );
   }
 
   makePanels() {
     const { head } = this.run;
     const has = name => !this.options.panels || this.options.panels.includes(name);
     const page = this.options.everything;
-    const make = (area, title, view, more) => new Panel(area, title, view, { ...more, toggled: () => this.layout() });
+    const make = (area, title, view, more) =>
+      new Panel(area, title, view, { ...more, toggled: () => this.layout() });
     const wide = head.score && isWide(head.score);
     this.shape = !head.score ? 'bare' : wide ? 'wide' : 'square';
     const out = [];
     if (has('score') && head.score) {
       const weights = this.run.valuesOf.size > 0 && [['s-ramp', 'weight 10⁻⁴ … 1']];
       const folds = [...this.run.valuesOf.values()].some(v => v.m);
-      const skips = Array.from({ length: this.run.tiles.n }, (_, t) => t).some(t => this.run.kind(t) === 'skip') && [['s-skip', 'skipped']];
-      out.push(make('score', 'Score map', new ScoreMap(this), {
-        note: folds ? 'weights so far; they fade as m and l grow' : wide ? '' : 'queries by keys, tile by tile',
-        legend: [['s-todo', 'to come'], ['s-now', 'current'], ...(weights || [['s-done', 'done']]), ...(skips || [])],
-      }));
+      const skips = Array.from({ length: this.run.tiles.n }, (_, t) => t).some(
+        t => this.run.kind(t) === 'skip',
+      ) && [['s-skip', 'skipped']];
+      out.push(
+        make('score', 'Score map', new ScoreMap(this), {
+          note: folds
+            ? 'weights so far; they fade as m and l grow'
+            : wide
+              ? ''
+              : 'queries by keys, tile by tile',
+          legend: [
+            ['s-todo', 'to come'],
+            ['s-now', 'current'],
+            ...(weights || [['s-done', 'done']]),
+            ...(skips || []),
+          ],
+        }),
+      );
     }
-    out.push(make('arena', 'Scratch', new Scratch(this, { height: SCRATCH }), {
-      note: 'addresses ↑  operations →',
-      legend: [...(head.scoped ? [['s-keep', 'persistent'], ['s-back', 'given back'], ['s-save', 'save-point']] : []), ['s-cur', 'cursor'], ['s-hw', 'high-water']],
-    }));
-    if (has('source')) out.push(make('source', 'Kernel', new Source(this), { note: head.sources.length > 1 ? 'and the function it calls' : '' }));
+    out.push(
+      make('arena', 'Scratch', new Scratch(this, { height: SCRATCH }), {
+        note: 'addresses ↑  operations →',
+        legend: [
+          ...(head.scoped
+            ? [
+                ['s-keep', 'persistent'],
+                ['s-back', 'given back'],
+                ['s-save', 'save-point'],
+              ]
+            : []),
+          ['s-cur', 'cursor'],
+          ['s-hw', 'high-water'],
+        ],
+      }),
+    );
+    if (has('source'))
+      out.push(
+        make('source', 'Kernel', new Source(this), {
+          note: head.sources.length > 1 ? 'and the function it calls' : '',
+        }),
+      );
     if (has('engines')) {
-      out.push(make('engines', 'Engines', new Engines(this), {
-        open: this.shape === 'bare' || page, legend: [['b-dma', 'dma'], ['b-gemm', 'gemm'], ['b-math', 'math'], ['b-ipc', 'ipc']],
-      }));
+      out.push(
+        make('engines', 'Engines', new Engines(this), {
+          open: this.shape === 'bare' || page,
+          legend: [
+            ['b-dma', 'dma'],
+            ['b-gemm', 'gemm'],
+            ['b-math', 'math'],
+            ['b-ipc', 'ipc'],
+          ],
+        }),
+      );
     }
     if (has('pes') && this.run.pes.length > 1) {
-      out.push(make('pes', 'PEs', new Pes(this), { open: page || this.shape === 'square', note: 'simulated time →', legend: [['s-bar', 'tile'], ['b-ipc', 'merge or send'], ['s-fly', 'message']] }));
+      out.push(
+        make('pes', 'PEs', new Pes(this), {
+          open: page || this.shape === 'square',
+          note: 'simulated time →',
+          legend: [
+            ['s-bar', 'tile'],
+            ['b-ipc', 'merge or send'],
+            ['s-fly', 'message'],
+          ],
+        }),
+      );
     }
-    if (has('values') && this.run.valuesOf.size) out.push(make('values', 'Values', new Values(this), { open: page }));
+    if (has('values') && this.run.valuesOf.size)
+      out.push(make('values', 'Values', new Values(this), { open: page }));
     return out;
   }
 
@@ -314,9 +400,17 @@ export class Player {
     this.root.classList.toggle('slim', this.shell.width < 520);
     this.grid.className = `grid ${this.shape}${this.panels.some(q => q.view instanceof Source) ? '' : ' nosource'}`;
     const source = this.panels.find(panel => panel.view instanceof Source);
-    if (!this.seen && source && this.shell.width < NARROW && !this.options.everything && this.shape !== 'bare') source.fold(false);
+    if (
+      !this.seen &&
+      source &&
+      this.shell.width < NARROW &&
+      !this.options.everything &&
+      this.shape !== 'bare'
+    )
+      source.fold(false);
     this.seen = true;
-    for (const panel of this.panels) if (panel.open && panel !== source) panel.attempt(() => panel.view.layout(panel.width));
+    for (const panel of this.panels)
+      if (panel.open && panel !== source) panel.attempt(() => panel.view.layout(panel.width));
     if (source && source.open) {
       this.grid.style.setProperty('--kb-h', `${this.sourceHeight()}px`);
       source.attempt(() => source.view.layout());
@@ -327,7 +421,9 @@ export class Player {
   /** The source is as high as what stands beside it. */
   sourceHeight() {
     if (this.shape !== 'square' || this.shell.width < NARROW) return SCRATCH;
-    const beside = this.panels.filter(panel => [Engines, Pes, Values].some(kind => panel.view instanceof kind));
+    const beside = this.panels.filter(panel =>
+      [Engines, Pes, Values].some(kind => panel.view instanceof kind),
+    );
     const height = beside.reduce((sum, panel) => sum + panel.el.offsetHeight + 10, 0) - 40;
     return Math.max(300, height);
   }
@@ -345,7 +441,14 @@ export class Player {
     this.sync(state);
     for (const panel of this.panels) {
       if (panel.open) panel.attempt(() => panel.view.draw(state));
-      say(panel.brief, panel.open && panel.view.heading ? panel.view.heading(state) : panel.open || !panel.view.summary ? '' : panel.view.summary(state));
+      say(
+        panel.brief,
+        panel.open && panel.view.heading
+          ? panel.view.heading(state)
+          : panel.open || !panel.view.summary
+            ? ''
+            : panel.view.summary(state),
+      );
     }
     this.shell.drawn();
   }
@@ -359,7 +462,10 @@ export class Player {
     if (this.picker) this.picker.show(p);
     this.counters.draw({ run, p, i });
     const target = this.at;
-    const ended = this.granularity === 'tile' && target === run.tiles.stop[run.tile(target)] && run.op(target) !== 'overflow';
+    const ended =
+      this.granularity === 'tile' &&
+      target === run.tiles.stop[run.tile(target)] &&
+      run.op(target) !== 'overflow';
     const sentence = ended ? tileSentence(run, run.tile(target)) : operation(run, target);
     say(this.where, place(run, p, t));
     say(this.said, sentence);

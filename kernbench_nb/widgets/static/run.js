@@ -19,7 +19,8 @@ export class Run {
     this.indexBlocks();
     this.indexValues();
     this.senders = new Map(); // row that received -> row that sent
-    for (let n = 0; n < this.msgs.n; n++) if (this.msgs.recv[n] >= 0) this.senders.set(this.msgs.recv[n], this.msgs.send[n]);
+    for (let n = 0; n < this.msgs.n; n++)
+      if (this.msgs.recv[n] >= 0) this.senders.set(this.msgs.recv[n], this.msgs.send[n]);
   }
 
   // -- text ----------------------------------------------------------------------------------------------------
@@ -55,7 +56,8 @@ export class Run {
     const from = this.ops.a[i];
     const op = this.op(i);
     const into = this.ops.out[i];
-    if ((op === 'dma_read' || op === 'ipc_recv') && into >= 0 && this.made(i) < 0) return this.text(this.allocs.name[into]) || name;
+    if ((op === 'dma_read' || op === 'ipc_recv') && into >= 0 && this.made(i) < 0)
+      return this.text(this.allocs.name[into]) || name;
     if (name || from < 0 || !['dma_write', 'ipc_send', 'copy'].includes(op)) return name;
     return this.text(this.allocs.name[from]);
   }
@@ -86,7 +88,8 @@ export class Run {
 
   /** Which PE (index) a row belongs to. */
   peOf(row) {
-    let low = 0, high = this.pes.length - 1;
+    let low = 0,
+      high = this.pes.length - 1;
     while (low < high) {
       const mid = (low + high + 1) >> 1;
       if (this.pes[mid].op0 <= row) low = mid;
@@ -167,7 +170,9 @@ export class Run {
     this.blocksOf = lists.map(list => Int32Array.from(list));
     // blocks that lived already when a window begins: half a row before it, so that no row seems to have made them
     if (allocs.born.some(row => row < 0)) {
-      allocs.born = Float64Array.from(allocs.born, (row, k) => (row < 0 ? this.parts.op0[this.partOfBlock(k)] - 0.5 : row));
+      allocs.born = Float64Array.from(allocs.born, (row, k) =>
+        row < 0 ? this.parts.op0[this.partOfBlock(k)] - 0.5 : row,
+      );
     }
   }
 
@@ -248,7 +253,11 @@ export class Run {
       const data = Object.values(pool).find(c => c.subarray);
       const t = values.tile[i];
       if (!this.valuesOf.has(t)) this.valuesOf.set(t, {});
-      this.valuesOf.get(t)[this.text(values.what[i])] = { x: data.subarray(off, off + rows * cols), rows, cols };
+      this.valuesOf.get(t)[this.text(values.what[i])] = {
+        x: data.subarray(off, off + rows * cols),
+        rows,
+        cols,
+      };
     }
   }
 
@@ -260,7 +269,8 @@ export class Run {
 
 /** Index of the last entry of a rising column in [first, stop) that is at most x; first - 1 if there is none. */
 export function lastAtMost(column, first, stop, x) {
-  let low = first - 1, high = stop - 1;
+  let low = first - 1,
+    high = stop - 1;
   while (low < high) {
     const mid = (low + high + 1) >> 1;
     if (column[mid] <= x) low = mid;

@@ -6,10 +6,11 @@ import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css, mix } from './colour.js';
 import { many } from './numbers.js';
-import { BOLD, textWidth } from './place.js';
 import { Heat } from './heat.js';
 import { Sweep } from './sweep.js';
 import { who } from './words.js';
+import { drawSquareFrame, drawWideFrame } from './score_frame.js';
+import { drawFlying } from './score_flying.js';
 import { drawLens, drawReading, word } from './lens.js';
 
 export const isWide = score => score.S_q <= 16 && score.S_kv > 2 * score.S_q;
@@ -76,7 +77,10 @@ export class ScoreMap {
     this.y0 = this.player.run.pes.length > 1 ? 26 : 16;
     this.gap = this.rows > this.group ? 4 : 0;
     const groups = Math.ceil(this.rows / this.group);
-    this.rowHeight = Math.max(2, Math.min(this.rows <= 2 ? 26 : this.rows <= 4 ? 18 : small ? 9 : 12, 132 / this.rows));
+    this.rowHeight = Math.max(
+      2,
+      Math.min(this.rows <= 2 ? 26 : this.rows <= 4 ? 18 : small ? 9 : 12, 132 / this.rows),
+    );
     this.h = this.rows * this.rowHeight + (groups - 1) * this.gap;
     this.lensY = this.y0 + this.h + 16;
     this.hasLens = Boolean(score.tokens) && this.hasValues && !small;
@@ -159,12 +163,17 @@ export class ScoreMap {
     const state = this.stateText(tile);
     const s = run.recorded(tile)?.s;
     const at = this.byRow ? row : token - tiles.q0[tile];
-    const line = this.byRow && score.row_labels ? `row ${score.row_labels[row]}` : `query ${token}${word(score, token, true)}`;
+    const line =
+      this.byRow && score.row_labels
+        ? `row ${score.row_labels[row]}`
+        : `query ${token}${word(score, token, true)}`;
     tip.show(event, [
       `${run.pes.length > 1 ? `${who(run, tiles.pe[tile])} · ` : ''}${run.tileLabel(tile) || run.kind(tile)}: ${state}`,
       line,
       `key ${key}${word(score, key, true)}`,
-      s && state !== 'to come' ? `score ${s.x[at * s.cols + key - tiles.k0[tile]].toFixed(2).replace('-', '−')}` : null,
+      s && state !== 'to come'
+        ? `score ${s.x[at * s.cols + key - tiles.k0[tile]].toFixed(2).replace('-', '−')}`
+        : null,
     ]);
   }
 
@@ -192,17 +201,26 @@ export class ScoreMap {
     const others = run.pes.map((_, q) => (q === p || rows[q] < run.pes[q].op0 ? -1 : run.tile(rows[q])));
     const flying = this.player.messages.underWay(run.ops.clock[i]);
     const error = run.head.error && run.head.error.op >= 0 && i >= run.head.error.op;
-    const key = [p, now, error, sweep.ready(now) <= i, states.map(s => `${s.done}.${s.norm}`), others, flying.map(m => m.send), this.layer].join();
+    const key = [
+      p,
+      now,
+      error,
+      sweep.ready(now) <= i,
+      states.map(s => `${s.done}.${s.norm}`),
+      others,
+      flying.map(m => m.send),
+      this.layer,
+    ].join();
     if (key === this.key) return;
     this.key = key;
     const at = { run, p, i, now, rows, bands, states, others, flying, error, m: this.marks.begin() };
     this.drawHeat(at);
     this.drawTiles(at);
-    if (this.wide) this.drawWideFrame(at);
-    else this.drawSquareFrame(at);
+    if (this.wide) drawWideFrame(this, at);
+    else drawSquareFrame(this, at);
     this.drawOthers(at);
     this.drawNow(at);
-    this.drawFlying(at);
+    drawFlying(this, at);
     if (this.hasLens) drawLens(this, at);
     else if (this.reads) drawReading(this, at);
     at.m.end();
@@ -261,12 +279,21 @@ export class ScoreMap {
     g.fillStyle = this.textures.todo;
     bands.forEach((band, n) => {
       const { done } = states[n];
-      for (const [from, to] of spans(band.byKeys, at => at >= done && band.tiles[at] !== now, band, tiles)) this.fill(from, to);
+      for (const [from, to] of spans(band.byKeys, at => at >= done && band.tiles[at] !== now, band, tiles))
+        this.fill(from, to);
     });
     g.fillStyle = this.textures.skip;
-    for (const [from, to] of runs(sweep.skipped.filter(t => tiles.layer[t] === this.layer), tiles)) this.fill(from, to);
+    for (const [from, to] of runs(
+      sweep.skipped.filter(t => tiles.layer[t] === this.layer),
+      tiles,
+    ))
+      this.fill(from, to);
     const never = sweep.never.filter(t => tiles.layer[t] === this.layer);
-    const small = never.length && this.box(never[0]).slice(2).some(side => side < 14);
+    const small =
+      never.length &&
+      this.box(never[0])
+        .slice(2)
+        .some(side => side < 14);
     g.fillStyle = error && small ? this.textures.never : this.textures.todo;
     for (const [from, to] of runs(never, tiles)) this.fill(from, to);
     this.drawGrid(tiles, bands);
@@ -292,7 +319,8 @@ export class ScoreMap {
     const right = Math.max(...boxes.map(b => b[0] + b[2]));
     const top = Math.min(...boxes.map(b => b[1]));
     const bottom = Math.max(...boxes.map(b => b[1] + b[3]));
-    if (right - left > 90) m.text((left + right) / 2, (top + bottom) / 2 + 4, 'never reached', 't lim b mid halo');
+    if (right - left > 90)
+      m.text((left + right) / 2, (top + bottom) / 2 + 4, 'never reached', 't lim b mid halo');
   }
 
   fill(from, to) {
@@ -330,105 +358,6 @@ export class ScoreMap {
     g.stroke();
   }
 
-  // -- around the map ------------------------------------------------------------------------------------------
-
-  drawWideFrame({ run, p, m, states, bands }) {
-    const { score } = run.head;
-    if (this.byRow) {
-      for (let a = 0; a < this.rows && this.gap; a += this.group) {
-        m.text(0, this.y(a) + (this.group * this.rowHeight) / 2 + 4, `KV ${a / this.group}`, 't lab2');
-        m.line(30, this.y(a) + 1, 30, this.y(a) + this.group * this.rowHeight - 1, 'rule2');
-      }
-      const every = Math.max(1, Math.ceil(10 / this.rowHeight));
-      for (let r = 0; r < this.rows; r += every) {
-        const label = ((score.row_labels && score.row_labels[r]) || `row ${r}`).replace(/^head (?=\d+$)/, this.gap ? 'h' : 'head ');
-        if (textWidth(label) < (this.gap ? 26 : 54)) m.text(this.x0 - 6, this.y(r) + this.rowHeight / 2 + 3.5, label, 't lab2 end');
-      }
-    } else m.text(0, this.y0 + this.h / 2 + 4, many(score.heads, 'head'), 't lab2');
-    if (run.pes.length > 1) this.drawBrackets(run, p, m, states, bands);
-    else {
-      m.text(this.x0, this.y0 - 5, '0', 't lab2');
-      m.text(this.x0 + this.w, this.y0 - 5, `keys → ${score.S_kv}`, 't lab2 end');
-    }
-  }
-
-  drawBrackets(run, p, m, states, bands) {
-    const spans_ = new Map();
-    bands.forEach((band, n) => {
-      const s = spans_.get(band.pe) || { k0: Infinity, k1: 0, owner: states[n].owner };
-      spans_.set(band.pe, { ...s, k0: Math.min(s.k0, band.k0), k1: Math.max(s.k1, band.k1) });
-    });
-    const many_ = spans_.size > 48;
-    if (many_ || this.w / spans_.size < 34) this.nameCubes(m, run, p, spans_);
-    let last = -99;
-    for (const [q, { k0, k1, owner }] of spans_) {
-      const a = this.x(k0) + (k0 ? 2 : 0);
-      const b = this.x(k1) - 2;
-      const on = owner === p;
-      const cls = on ? 'bar-on' : 'bar-off';
-      m.line(a, this.y0 - 6, Math.max(a + 1, b), this.y0 - 6, cls);
-      if (!many_) {
-        m.line(a, this.y0 - 8, a, this.y0 - 3, cls);
-        m.line(b, this.y0 - 8, b, this.y0 - 3, cls);
-      }
-      const label = who(run, q);
-      const more = owner === q ? `keys ${k0}–${k1 - 1}` : `merged into ${who(run, owner)}`;
-      const w = textWidth(label, BOLD);
-      const short = label.replace(/^\D+/, '');
-      const crowded = many_ || this.w / spans_.size < 34;
-      const text = crowded ? (q === p ? label : '') : b - a > w + 4 || q === p ? label : b - a > textWidth(short) + 2 ? short : '';
-      if (!text || a < last) continue;
-      m.text(Math.min(a, this.x0 + this.w - textWidth(text)), 12, text, q === p ? 't lab0 b' : 't lab1');
-      last = a + textWidth(text, BOLD) + 4;
-      if (b - a > w + 18 + textWidth(more)) m.text(a + w + 8, 12, more, 't lab2');
-    }
-  }
-
-  /** Of many PEs only the current one and the cubes have names. */
-  nameCubes(m, run, p, spans) {
-    const cubes = new Map();
-    for (const [q, { k0, k1 }] of spans) {
-      const { sip, cube } = run.pes[q];
-      const key = `${sip}.${cube}`;
-      const c = cubes.get(key) || { k0: Infinity, k1: 0, text: run.head.machine.sips > 1 && sip ? `SIP ${sip} cube ${cube}` : `cube ${cube}` };
-      cubes.set(key, { ...c, k0: Math.min(c.k0, k0), k1: Math.max(c.k1, k1) });
-    }
-    if (cubes.size < 2) return;
-    const own = this.x(spans.get(p) ? spans.get(p).k0 : 0);
-    const width = textWidth(who(run, p), BOLD);
-    for (const { k0, k1, text } of cubes.values()) {
-      const a = this.x(k0);
-      const w = textWidth(text);
-      m.line(a + 0.5, this.y0 - 10, a + 0.5, this.y0 - 4, 'bar-off');
-      if (this.x(k1) - a < w + 6 || (a + w + 10 > own && a < own + width + 6)) continue;
-      m.text(a + 4, 12, text, 't lab2');
-    }
-  }
-
-  drawSquareFrame({ run, p, m, bands }) {
-    const { score } = run.head;
-    const step = tickStep(score.S_kv, this.w / 52);
-    for (let k = 0; k < score.S_kv * 0.86; k += step) m.text(this.x(k), this.y0 - 6, String(k), `t lab2 ${k ? 'mid' : ''}`);
-    m.text(this.x0 + this.w, this.y0 - 6, 'keys →', 't lab2 end');
-    const owners = new Set(bands.map(b => b.pe));
-    if (owners.size > 1 && this.x0 > 50) {
-      let last = -99;
-      for (const q of owners) {
-        const mine = bands.filter(b => b.pe === q);
-        const [a, b] = [Math.min(...mine.map(x => x.q0)), Math.max(...mine.map(x => x.q1))];
-        const [y1, y2] = [this.y(a) + 1.5, this.y(b) - 1.5];
-        m.line(this.x0 - 5, y1, this.x0 - 5, y2, q === p ? 'bar-on' : 'bar-off');
-        if ((y1 + y2) / 2 - last < 11) continue;
-        m.text(this.x0 - 10, (y1 + y2) / 2 + 4, who(run, q), `t end ${q === p ? 'lab0 b' : 'lab1'}`);
-        last = (y1 + y2) / 2;
-      }
-    } else {
-      const down = tickStep(score.S_q, this.h / 30);
-      for (let q = 0; q < score.S_q; q += down) m.text(this.x0 - 6, this.y(q) + (q ? 4 : 8), String(q), 't lab2 end');
-    }
-    m.text(0, this.y0 + this.h + 14, 'queries ↓', 't lab2');
-  }
-
   /** Which of several layers (query heads one after the other, passes of a kernel) is shown; for the panel's head. */
   layerText(run) {
     const { layers, layer_labels: labels } = run.head.score;
@@ -456,13 +385,20 @@ export class ScoreMap {
       if (tiles.k0[now] < 0) return;
       const [x, y, w, h] = this.box(now);
       if (w < 5) m.path(`M${x + w / 2} ${y - 1}l-4 -6h8Z`, 'now-mark');
-      m.rect(x - (this.wide ? 1 : 0), y - (this.wide ? 1 : 0), w + (this.wide ? 2 : 0), h + (this.wide ? 2 : 0), error ? 'tile-err' : 'tile-now');
+      m.rect(
+        x - (this.wide ? 1 : 0),
+        y - (this.wide ? 1 : 0),
+        w + (this.wide ? 2 : 0),
+        h + (this.wide ? 2 : 0),
+        error ? 'tile-err' : 'tile-now',
+      );
       return;
     }
     const peer = tiles.peer[now];
     const span = this.keysOf(kind === 'send' ? this.player.p : kind === 'merge' ? peer : -1);
     if (kind === 'finish') m.rect(this.x0, this.y0 - 1, this.w, this.h + 2, 'tile-merge');
-    else if (span && this.wide) m.rect(this.x(span[0]), this.y0 - 1, this.x(span[1]) - this.x(span[0]), this.h + 2, 'tile-merge');
+    else if (span && this.wide)
+      m.rect(this.x(span[0]), this.y0 - 1, this.x(span[1]) - this.x(span[0]), this.h + 2, 'tile-merge');
   }
 
   /** Keys that a PE holds the state of: its own and those of whom it took in. */
@@ -471,56 +407,20 @@ export class ScoreMap {
     let out = null;
     const add = pe => {
       for (const band of this.sweep.bands) {
-        if (band.pe === pe) out = out ? [Math.min(out[0], band.k0), Math.max(out[1], band.k1)] : [band.k0, band.k1];
+        if (band.pe === pe)
+          out = out ? [Math.min(out[0], band.k0), Math.max(out[1], band.k1)] : [band.k0, band.k1];
       }
       for (const [from, { by }] of this.sweep.merged) if (by === pe) add(from);
     };
     add(q);
     return out;
   }
-
-  /** Messages under way: K and V blocks from band to band of a ring, states along the brackets of a split sweep. */
-  drawFlying({ run, flying, m, i }) {
-    const seen = new Set();
-    for (const msg of flying) {
-      const key = `${msg.from}>${msg.to}`;
-      if (seen.has(key)) continue;
-      seen.add(key);
-      const t = this.player.messages.tileOf(msg);
-      const part = Math.max(0, Math.min(1, (run.ops.clock[i] - msg.start) / (msg.end - msg.start)));
-      if (t >= 0 && !this.wide) this.drawBlock(m, run, msg, t, part);
-      else if (this.wide) this.drawState(m, msg, part);
-    }
-  }
-
-  drawBlock(m, run, msg, t, part) {
-    const { tiles } = run;
-    const from = this.sweep.bands.find(b => b.pe === msg.from);
-    const to = this.sweep.bands.find(b => b.pe === msg.to);
-    if (!from || !to || tiles.k0[t] < 0) return;
-    const [k0, k1] = [this.x(tiles.k0[t]), this.x(tiles.k1[t])];
-    const middle = b => (this.y(b.q0) + this.y(b.q1)) / 2;
-    const [a, b] = [middle(from), middle(to)];
-    const x = (k0 + k1) / 2;
-    const y = a + (b - a) * part;
-    m.line(x, a, x, b, 'fly-path');
-    m.rect(x - 9, y - 6, 18, 12, 'fly', { fill: `url(#${this.id}ipc)` });
-    m.text(x, y + 4, 'KV', 't mid fly-t');
-  }
-
-  drawState(m, msg, part) {
-    const [from, to] = [this.keysOf(msg.from), this.keysOf(msg.to)];
-    if (!from || !to) return;
-    const [a, b] = [this.x((from[0] + from[1]) / 2), this.x((to[0] + to[1]) / 2)];
-    const x = a + (b - a) * part;
-    m.line(a, this.y0 - 6, b, this.y0 - 6, 'fly-path');
-    m.circle(x, this.y0 - 6, 3.5, 'fly-dot');
-  }
 }
 
 /** Neighbouring tiles of a band, by keys, for which something holds: [first tile, last tile]. */
 function* spans(order, holds, band, tiles) {
-  let from = -1, to = -1;
+  let from = -1,
+    to = -1;
   for (const at of order) {
     const t = band.tiles[at];
     const ok = holds(at);
@@ -535,7 +435,8 @@ function* spans(order, holds, band, tiles) {
 
 /** The same for a list of tiles of several rows. */
 function* runs(list, tiles) {
-  let from = -1, to = -1;
+  let from = -1,
+    to = -1;
   for (const t of list) {
     if (from >= 0 && tiles.q0[t] === tiles.q0[to] && tiles.k0[t] === tiles.k1[to]) to = t;
     else {
@@ -557,9 +458,4 @@ function cross(g, [x, y, w, h]) {
 function line(g, x1, y1, x2, y2) {
   g.moveTo(x1, y1);
   g.lineTo(x2, y2);
-}
-
-function tickStep(span, parts) {
-  const steps = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
-  return steps.find(s => span / s <= parts) || span;
 }

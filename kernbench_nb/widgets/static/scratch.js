@@ -7,10 +7,10 @@ import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css } from './colour.js';
 import { bytes, group, many, percent, shape } from './numbers.js';
-import { BOLD, MONO, fit, spread, textWidth } from './place.js';
+import { BOLD, MONO, fit, textWidth } from './place.js';
+import { blockName, drawLabels } from './scratch_labels.js';
 import { RowAxis } from './axis.js';
 import { paintProfile, paintTimeline } from './timeline.js';
-
 
 export class Scratch {
   /**
@@ -49,7 +49,9 @@ export class Scratch {
     this.strip = this.axis.windowed ? 40 : 0;
     this.height = this.options.height + this.strip;
     this.bottom = this.options.height - 22;
-    this.most = this.options.limit ? run.limit * 1.09 : this.options.most || Math.max(run.pes[p].peak * 1.04, 64);
+    this.most = this.options.limit
+      ? run.limit * 1.09
+      : this.options.most || Math.max(run.pes[p].peak * 1.04, 64);
     if (!this.options.limit && run.head.error && run.head.error.wanted) this.most = run.limit * 1.09;
     this.toLimit = this.most >= run.limit;
     this.g = size(this.plot, width, this.height);
@@ -58,7 +60,11 @@ export class Scratch {
     const ratio = window.devicePixelRatio || 1;
     this.now.width = this.mapWidth * ratio;
     this.now.height = this.height * ratio;
-    Object.assign(this.now.style, { left: `${this.mapX}px`, width: `${this.mapWidth}px`, height: `${this.height}px` });
+    Object.assign(this.now.style, {
+      left: `${this.mapX}px`,
+      width: `${this.mapWidth}px`,
+      height: `${this.height}px`,
+    });
     this.map = this.now.getContext('2d');
     this.map.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.mapTextures = textures(this.map, palette);
@@ -76,13 +82,29 @@ export class Scratch {
     g.beginPath();
     g.rect(this.x0, 0, this.x1 - this.x0 + 1, this.bottom + 1);
     g.clip();
-    paintTimeline(g, { run, p, axis: this.axis, y: this.y, palette, patterns: this.textures, exact: this.toLimit });
+    paintTimeline(g, {
+      run,
+      p,
+      axis: this.axis,
+      y: this.y,
+      palette,
+      patterns: this.textures,
+      exact: this.toLimit,
+    });
     g.restore();
     if (!this.strip) return;
     const [top, bottom] = [this.height - this.strip + 12, this.height - 4];
     const most = Math.max(run.pes[p].peak, 1);
     paintProfile(g, {
-      run, p, x0: this.x0, x1: this.x1, top, bottom, most, fill: css(palette.rule2), line: css(palette.ink2),
+      run,
+      p,
+      x0: this.x0,
+      x1: this.x1,
+      top,
+      bottom,
+      most,
+      fill: css(palette.rule2),
+      line: css(palette.ink2),
     });
   }
 
@@ -131,7 +153,9 @@ export class Scratch {
     if (y < this.top || y > this.bottom || x < this.x0) return -1;
     const row = x > this.x1 ? i : this.axis.row(x);
     const address = ((this.bottom - y) / (this.bottom - this.top)) * this.most;
-    const found = run.live(row).find(k => address >= allocs.addr[k] && address < allocs.addr[k] + allocs.size[k]);
+    const found = run
+      .live(row)
+      .find(k => address >= allocs.addr[k] && address < allocs.addr[k] + allocs.size[k]);
     return found === undefined ? -1 : found;
   }
 
@@ -146,7 +170,9 @@ export class Scratch {
     tip.show(event, [
       `${blockName(run, k)}  ${shape(run.text(allocs.shape[k]))} ${run.text(allocs.dtype[k])}`,
       `${group(allocs.nbytes[k])} B at ${group(allocs.addr[k])}`,
-      run.persistent(k) ? 'persistent arena' : `scoped arena, ${run.text(scopes.label[scopes.owner[allocs.scope[k]]]) || 'no name'}`,
+      run.persistent(k)
+        ? 'persistent arena'
+        : `scoped arena, ${run.text(scopes.label[scopes.owner[allocs.scope[k]]]) || 'no name'}`,
       `lives ${many(lives, 'operation')}${allocs.last[k] >= 0 && idle > 0 ? `, the last ${group(idle)} unused` : ''}`,
     ]);
   }
@@ -164,7 +190,17 @@ export class Scratch {
     const { ops } = run;
     const m = this.marks.begin();
     const error = run.head.error && run.head.error.op >= 0 && i >= run.head.error.op ? run.head.error : null;
-    const at = { run, p, i, m, error, cursor: ops.cursor[i], peak: ops.peak[i], live: run.live(i), open: run.open(i) };
+    const at = {
+      run,
+      p,
+      i,
+      m,
+      error,
+      cursor: ops.cursor[i],
+      peak: ops.peak[i],
+      live: run.live(i),
+      open: run.open(i),
+    };
     this.drawBudget(at);
     this.drawAddresses(at);
     this.drawTiles(at);
@@ -172,11 +208,13 @@ export class Scratch {
     if (this.strip) this.drawStrip(at);
     this.drawMap(at);
     this.drawPointers(at);
-    this.drawLabels(at);
+    drawLabels(this, at);
     m.end();
-    this.plot.svg.setAttribute('aria-label',
+    this.plot.svg.setAttribute(
+      'aria-label',
       `Scratch of ${run.pes[p].label}: cursor ${group(at.cursor)} bytes, high-water ${group(at.peak)}, ` +
-      `limit ${group(run.limit)}; ${many(at.live.length, 'live block')}.`);
+        `limit ${group(run.limit)}; ${many(at.live.length, 'live block')}.`,
+    );
   }
 
   /** The whole of the scratch, with the part shown pulled out of it. */
@@ -213,7 +251,10 @@ export class Scratch {
     const { tiles } = run;
     const now = run.tile(i);
     const inside = run.tilesOf[p].filter(t => tiles.op1[t] >= this.axis.from && tiles.op0[t] < this.axis.to);
-    const ends = t => [this.axis.x(Math.max(tiles.op0[t], this.axis.from)), this.axis.x(Math.min(tiles.op1[t] + 1, this.axis.to))];
+    const ends = t => [
+      this.axis.x(Math.max(tiles.op0[t], this.axis.from)),
+      this.axis.x(Math.min(tiles.op1[t] + 1, this.axis.to)),
+    ];
     const label = t => {
       const [a, b] = ends(t);
       const text = shortLabel(run, t);
@@ -223,26 +264,37 @@ export class Scratch {
     };
     // where not every tile has room for its label, every second, fifth, tenth, ... of the sweep's has one
     const counted = inside.filter(t => run.counted(t));
-    const room = counted.length > 1 ? (ends(counted[counted.length - 1])[1] - ends(counted[0])[0]) / counted.length : Infinity;
+    const room =
+      counted.length > 1
+        ? (ends(counted[counted.length - 1])[1] - ends(counted[0])[0]) / counted.length
+        : Infinity;
     const widest = Math.max(0, ...counted.map(t => textWidth(shortLabel(run, t)) + 5));
     const every = [1, 2, 5, 10, 20, 50, 100, 200, 500].find(n => n * room >= widest) || 1000;
     const named = t => (run.counted(t) ? (tiles.place[t] - 1) % every === 0 : label(t).fits);
     // the current tile's label first: the others make room for it
     const own = inside.includes(now) ? label(now) : null;
     if (own) m.text(own.middle, this.top - 13, own.text, 't lab0 b mid');
-    let lastText = -99, lastTick = -99;
+    let lastText = -99,
+      lastTick = -99;
     for (const t of inside) {
       const [a, b] = ends(t);
       if (a - lastTick < 1.2 && t !== now) continue;
       lastTick = a;
-      m.rect(a + 0.5, this.top - 8, Math.max(1, b - a - 1), 4, t === now ? 'tick-now' : tiles.op1[t] <= i ? 'tick-done' : 'tick-todo');
+      m.rect(
+        a + 0.5,
+        this.top - 8,
+        Math.max(1, b - a - 1),
+        4,
+        t === now ? 'tick-now' : tiles.op1[t] <= i ? 'tick-done' : 'tick-todo',
+      );
       if (t === now) continue;
       const l = label(t);
       if (!named(t) || l.from < lastText || (own && l.to > own.from && l.from < own.to)) continue;
       m.text(l.middle, this.top - 13, l.text, 't lab2 mid');
       lastText = l.to;
     }
-    if (inside.some(t => run.counted(t)) && !this.small) m.text(this.x0 - 6, this.top - 13, 'tile', 't lab2 end');
+    if (inside.some(t => run.counted(t)) && !this.small)
+      m.text(this.x0 - 6, this.top - 13, 'tile', 't lab2 end');
   }
 
   /** What is still to come is veiled; the playhead; what a run that stopped never reached. */
@@ -274,7 +326,9 @@ export class Scratch {
     if (!error) return;
     const middle = (end + this.x1) / 2;
     const lines = this.options.never.filter(text => textWidth(text) < this.x1 - end - 8);
-    lines.forEach((text, n) => m.text(middle, (top + this.bottom) / 2 + n * 15, text, `t ${n ? 'lab1' : 'lim b'} mid halo`));
+    lines.forEach((text, n) =>
+      m.text(middle, (top + this.bottom) / 2 + n * 15, text, `t ${n ? 'lab1' : 'lim b'} mid halo`),
+    );
   }
 
   /** Of a long run: all of it, and which part of it stands above. */
@@ -283,12 +337,23 @@ export class Scratch {
     const x = row => this.x0 + ((row - first) / (stop - first)) * (this.x1 - this.x0);
     const [top, bottom] = [this.height - this.strip + 12, this.height - 4];
     m.rect(this.x0, top, this.x1 - this.x0, bottom - top, 'strip');
-    m.rect(x(this.axis.from), top - 1, Math.max(3, x(this.axis.to) - x(this.axis.from)), bottom - top + 2, 'strip-window');
+    m.rect(
+      x(this.axis.from),
+      top - 1,
+      Math.max(3, x(this.axis.to) - x(this.axis.from)),
+      bottom - top + 2,
+      'strip-window',
+    );
     m.line(x(i + 1), top - 3, x(i + 1), bottom + 2, 'play');
     m.text(this.x0 - 6, bottom - 10, 'whole', 't lab2 end');
     m.text(this.x0 - 6, bottom + 1, 'run', 't lab2 end');
     const room = this.width - this.x1 - 8;
-    m.text(this.x1 + 8, bottom - 10, fit(`above: ${group(this.axis.from - first + 1)}–${group(this.axis.to - first)}`, room), 't lab2');
+    m.text(
+      this.x1 + 8,
+      bottom - 10,
+      fit(`above: ${group(this.axis.from - first + 1)}–${group(this.axis.to - first)}`, room),
+      't lab2',
+    );
     m.text(this.x1 + 8, bottom + 2, fit(`of ${group(stop - first)} operations`, room), 't lab2');
   }
 
@@ -318,7 +383,8 @@ export class Scratch {
         continue;
       }
       const e = engines[allocs.engine[k]];
-      g.fillStyle = height > 4 ? this.mapTextures[e] || this.mapTextures.todo : css(palette.line[e] || palette.ink2);
+      g.fillStyle =
+        height > 4 ? this.mapTextures[e] || this.mapTextures.todo : css(palette.line[e] || palette.ink2);
       g.fillRect(3, top, w - 3, Math.max(thin, height));
       if (height > 3) {
         g.strokeStyle = css(palette.line[e] || palette.ink2);
@@ -328,7 +394,10 @@ export class Scratch {
     }
     if (peak > cursor) this.drawGhosts(m, run, i, cursor);
     m.text(this.mapX + w / 2, this.top - 13, this.small ? 'now' : 'scratch now', 't lab1 b mid');
-    for (const [k, cls] of [[fresh, 'fresh'], [this.hot, 'hotb']]) {
+    for (const [k, cls] of [
+      [fresh, 'fresh'],
+      [this.hot, 'hotb'],
+    ]) {
       if (k < 0 || !(k === fresh || live.includes(k))) continue;
       const top = this.y(allocs.addr[k] + allocs.size[k]);
       m.rect(this.mapX + 2, top - 0.5, w - 2, Math.max(2, this.y(allocs.addr[k]) - top + 1), cls);
@@ -349,7 +418,12 @@ export class Scratch {
       const height = this.y(from) - top;
       if (height > 1.5) m.rect(this.mapX + 0.5, top + 0.5, this.mapWidth - 1, height - 1, 'ghost');
       if (height > 14 && !this.small) {
-        m.text(this.mapX + this.mapWidth / 2, top + height / 2 + 4, fit(blockName(run, k), this.mapWidth - 8, MONO), 't mid ghost-t');
+        m.text(
+          this.mapX + this.mapWidth / 2,
+          top + height / 2 + 4,
+          fit(blockName(run, k), this.mapWidth - 8, MONO),
+          't mid ghost-t',
+        );
       }
     }
   }
@@ -373,113 +447,9 @@ export class Scratch {
     }
   }
 
-  /** The list at the right: arenas with their bytes, blocks with name, shape, dtype and bytes, lines to the map. */
-  drawLabels({ run, i, m, cursor, peak, live, open }) {
-    this.labels = [];
-    if (!this.labelWidth) return;
-    const items = this.listed(run, i, cursor, peak, live, open);
-    const x = this.mapX + this.mapWidth + 26;
-    const right = this.width - 1;
-    const [top, bottom] = [this.top + 4, this.bottom - 3];
-    const shown = shortened(items, Math.floor((bottom - top - 8) / 11.6));
-    const pitch = Math.max(11.6, Math.min(14.4, (bottom - top - 14) / Math.max(1, shown.length)));
-    const gap = n => (shown[n].head && n ? pitch + 5 : shown[n - 1].head ? pitch + 3 : pitch);
-    const total = shown.reduce((sum, _, n) => sum + (n ? gap(n) : 0), 0);
-    const tight = total > bottom - top ? (bottom - top) / total : 1;
-    const ys = spread(shown.map(it => it.y), n => gap(n) * tight, top, bottom);
-    shown.forEach((it, n) => this.drawLabel(m, run, i, it, x, right, ys[n]));
-  }
-
-  drawLabel(m, run, i, item, x, right, y) {
-    const { allocs } = run;
-    if (item.head) {
-      const left = x - 8;
-      const size_ = bytes(item.n);
-      m.text(left, y + 4, item.head, item.mute ? 't lab2 b' : 't lab1 b');
-      const used = textWidth(item.head, BOLD) + 8;
-      const room = right - left - used - textWidth(size_, BOLD) - 8;
-      const sub = Array.isArray(item.sub) ? item.sub.find(text => textWidth(text) < room) : fit(item.sub, room);
-      if (sub) m.text(left + used, y + 4, sub, 't lab2');
-      m.text(right, y + 4, size_, `${item.mute ? 't lab2' : 't lab1 b'} end num`);
-      if (!item.mute) m.line(left, y + 7.5, right, y + 7.5, item.keep ? 'rulek' : 'rule2');
-      return;
-    }
-    if (item.more) {
-      m.text(x, y + 4, `… and ${group(item.more)} more`, 't lab2');
-      return;
-    }
-    const k = item.k;
-    const strong = k === this.hot || k === run.made(i) ? ' b' : '';
-    const from = this.mapX + this.mapWidth + 1;
-    m.path(`M${from} ${item.at.toFixed(1)}h5L${x - 10} ${y.toFixed(1)}h5`, 'lead');
-    const size_ = group(allocs.nbytes[k]);
-    const nameWidth = this.narrow ? 62 : 72;
-    m.text(x, y + 4, fit(blockName(run, k), nameWidth, MONO), `t mono lab0${strong}`);
-    const kind = `${shape(run.text(allocs.shape[k]))} ${run.text(allocs.dtype[k])}`;
-    const room = right - x - nameWidth - 4 - textWidth(size_, MONO) - 6;
-    m.text(x + nameWidth + 4, y + 4, fit(kind, room, MONO), 't mono lab2');
-    m.text(right, y + 4, size_, 't mono lab1 end');
-    this.labels.push({ y, k });
-  }
-
-  /** What the list says, from high to low addresses: heads of arenas, and blocks. */
-  listed(run, i, cursor, peak, live, open) {
-    const { allocs, scopes } = run;
-    const scoped = run.head.scoped;
-    const items = [];
-    const byOwner = new Map();
-    for (const k of live) {
-      if (!allocs.size[k]) continue;
-      const owner = scopes.owner[allocs.scope[k]];
-      if (!byOwner.has(owner)) byOwner.set(owner, []);
-      byOwner.get(owner).push(k);
-    }
-    if (scoped && peak - cursor > 64) {
-      items.push({ head: 'Given back', sub: ['free until overwritten', 'until overwritten'], n: peak - cursor, y: (this.y(peak) + this.y(cursor)) / 2, mute: true });
-    }
-    for (const s of open) {
-      if (scopes.owner[s] !== s) continue;
-      const blocks = (byOwner.get(s) || []).reverse();
-      const keep = scopes.depth[s] === 0;
-      if (keep && !blocks.length) continue;
-      const middle = k => this.y(allocs.addr[k] + allocs.size[k] / 2);
-      const head = !scoped ? 'No scopes' : keep ? 'Persistent arena' : 'Scoped arena';
-      const sub = !scoped ? 'nothing is given back' : keep ? '' : run.text(scopes.label[s]);
-      const n = blocks.reduce((sum, k) => sum + allocs.size[k], 0);
-      items.push({ head, sub, n, y: (blocks.length ? middle(blocks[0]) : this.y(cursor)) - 12, keep: keep && scoped });
-      for (const k of blocks) items.push({ k, at: middle(k), y: middle(k) });
-    }
-    return items;
-  }
-
   summary({ run, p, i }) {
     return `${bytes(run.ops.cursor[i])} in use, high-water ${bytes(run.ops.peak[i])}`;
   }
-}
-
-/** Leave out blocks from the middle of the longest list, so that every arena keeps its head; say how many. */
-function shortened(items, most) {
-  const surplus = items.length - most;
-  if (surplus <= 0) return items;
-  let from = 0, length = 0;
-  for (let n = 0; n < items.length; n++) {
-    let end = n;
-    while (end < items.length && !items[end].head) end++;
-    if (end - n > length) [from, length] = [n, end - n];
-    n = end;
-  }
-  const drop = Math.min(length, surplus + 1);
-  const at = from + Math.ceil((length - drop) * 0.75);
-  const gone = items.slice(at, at + drop);
-  const y = gone.reduce((sum, it) => sum + it.y, 0) / Math.max(1, gone.length);
-  return [...items.slice(0, at), { more: drop, y }, ...items.slice(at + drop)];
-}
-
-function blockName(run, k) {
-  const name = run.text(run.allocs.name[k]);
-  if (name) return name;
-  const born = run.allocs.born[k];
-  return Number.isInteger(born) ? run.op(born) : 'block';
 }
 
 /** A tile's label above the timeline: "2" for "tile 2", its position if its label has no number, the words of the rest. */

@@ -47,7 +47,10 @@ export class Shell {
       themes.observe(e, { attributes: true, attributeFilter: names });
     }
     this.listen(matchMedia('(prefers-color-scheme: dark)'), 'change', () => this.relayout());
-    this.ends.push(() => sizes.disconnect(), () => themes.disconnect());
+    this.ends.push(
+      () => sizes.disconnect(),
+      () => themes.disconnect(),
+    );
   }
 
   /** Once a frame at most, however many observers ask. */

@@ -27,7 +27,12 @@ export class Side {
       return [value, h('div', {}, h('span', {}, label), value)];
     });
     this.said = h('div', { class: 'said' });
-    this.scratch = new Scratch(this, { height: 270, labels: false, axis: (...a) => new TileAxis(...a, pair.most), never: ['never reached'] });
+    this.scratch = new Scratch(this, {
+      height: 270,
+      labels: false,
+      axis: (...a) => new TileAxis(...a, pair.most),
+      never: ['never reached'],
+    });
     this.engines = new Engines(this, { small: true });
     this.score = run.head.score ? new ScoreMap(this, { small: true }) : null;
     this.panels = [
@@ -37,9 +42,20 @@ export class Side {
     ];
     const [arena, lanes, map] = this.panels.map(p => p.el);
     const wide = run.head.score && isWide(run.head.score);
-    this.el = h('section', { class: 'side', 'aria-label': this.title },
-      this.name, this.sub, h('div', { class: 'stat' }, this.stats.map(s => s[1])), arena, lanes,
-      h('div', { class: wide || !map ? 'below' : 'below split' }, map, this.said));
+    this.el = h(
+      'section',
+      { class: 'side', 'aria-label': this.title },
+      this.name,
+      this.sub,
+      h(
+        'div',
+        { class: 'stat' },
+        this.stats.map(s => s[1]),
+      ),
+      arena,
+      lanes,
+      h('div', { class: wide || !map ? 'below' : 'below split' }, map, this.said),
+    );
     this.use(0);
   }
 
@@ -88,7 +104,9 @@ export class Side {
 
   get dead() {
     const error = this.run.head.error;
-    return Boolean(error && error.pe === this.p && this.i >= (error.op >= 0 ? error.op : this.run.span(this.p)[1] - 1));
+    return Boolean(
+      error && error.pe === this.p && this.i >= (error.op >= 0 ? error.op : this.run.span(this.p)[1] - 1),
+    );
   }
 
   layout() {
@@ -96,7 +114,10 @@ export class Side {
     this.scratch.options.limit = pair.overflows;
     this.scratch.options.most = pair.highest * 1.05;
     const planned = run.head.error && run.head.error.planned;
-    this.scratch.options.never = ['never reached', ...(planned && planned.need ? [`the whole sweep needs ${bytes(planned.need)}`] : [])];
+    this.scratch.options.never = [
+      'never reached',
+      ...(planned && planned.need ? [`the whole sweep needs ${bytes(planned.need)}`] : []),
+    ];
     for (const panel of this.panels) if (panel.open) panel.attempt(() => panel.view.layout(panel.width));
   }
 
@@ -107,8 +128,16 @@ export class Side {
     const done = this.done();
     const limit = run.limit;
     const rewinds = run.head.scoped;
-    say(this.sub, rewinds ? 'each tile begins where the last one began' : 'each tile begins where the last one ended');
-    const texts = [`${done} of ${this.planned()}`, bytes(ops.cursor[i]), `${bytes(ops.peak[i])} · ${percent(ops.peak[i] / limit)}`, time(ops.clock[i])];
+    say(
+      this.sub,
+      rewinds ? 'each tile begins where the last one began' : 'each tile begins where the last one ended',
+    );
+    const texts = [
+      `${done} of ${this.planned()}`,
+      bytes(ops.cursor[i]),
+      `${bytes(ops.peak[i])} · ${percent(ops.peak[i] / limit)}`,
+      time(ops.clock[i]),
+    ];
     texts.forEach((text, n) => say(this.stats[n][0], text));
     for (const panel of this.panels) {
       if (panel.open) panel.attempt(() => panel.view.draw({ run, p, i }));
@@ -143,14 +172,36 @@ export class Side {
     const what = `${e.name || 'A tile'} (${shape(e.shape || '')} ${e.dtype || ''})`;
     const out = [
       h('b', { class: 'err-t' }, e.type),
-      h('p', {}, `${what} at line ${e.line} wants ${group(e.wanted)} B; ${group(e.free)} B are free of ${group(e.limit)}.`),
+      h(
+        'p',
+        {},
+        `${what} at line ${e.line} wants ${group(e.wanted)} B; ${group(e.free)} B are free of ${group(e.limit)}.`,
+      ),
     ];
     const again = e.read_again;
     if (again !== null && again !== undefined) {
-      out.push(h('p', { class: 'strong' }, `Of the ${many(e.live_count, 'live block')}, ${again === 0 ? 'none is' : again === 1 ? 'one is' : `${group(again)} are`} ever read again.`));
+      out.push(
+        h(
+          'p',
+          { class: 'strong' },
+          `Of the ${many(e.live_count, 'live block')}, ${again === 0 ? 'none is' : again === 1 ? 'one is' : `${group(again)} are`} ever read again.`,
+        ),
+      );
     }
-    out.push(h('p', { class: 'hint' }, `${many(done, 'tile')} of ${this.planned()} were folded. Open a scratch_scope around the tile.`));
-    const rows = (e.live || []).slice(0, 6).map(b => [`${b.name || 'block'}`, `${group(b.count || 1)} × ${bytes(b.nbytes)}`, b.again ? `${group(b.again)} read again` : 'dead weight']);
+    out.push(
+      h(
+        'p',
+        { class: 'hint' },
+        `${many(done, 'tile')} of ${this.planned()} were folded. Open a scratch_scope around the tile.`,
+      ),
+    );
+    const rows = (e.live || [])
+      .slice(0, 6)
+      .map(b => [
+        `${b.name || 'block'}`,
+        `${group(b.count || 1)} × ${bytes(b.nbytes)}`,
+        b.again ? `${group(b.again)} read again` : 'dead weight',
+      ]);
     return [...out, ...list('Largest live blocks', rows)];
   }
 
@@ -160,20 +211,34 @@ export class Side {
     const by = new Map();
     for (const k of run.live(i)) {
       const owner = scopes.owner[allocs.scope[k]];
-      const name = !run.head.scoped ? 'in no scope' : run.persistent(k) ? 'persistent arena' : `scoped, ${run.text(scopes.label[owner]) || 'no name'}`;
+      const name = !run.head.scoped
+        ? 'in no scope'
+        : run.persistent(k)
+          ? 'persistent arena'
+          : `scoped, ${run.text(scopes.label[owner]) || 'no name'}`;
       const row = by.get(name) || [0, 0];
       row[0]++;
       row[1] += allocs.size[k];
       by.set(name, row);
     }
-    const out = list('In scratch now', [...by].map(([name, [n, size]]) => [name, many(n, 'block'), bytes(size)]));
+    const out = list(
+      'In scratch now',
+      [...by].map(([name, [n, size]]) => [name, many(n, 'block'), bytes(size)]),
+    );
     if (!run.head.scoped && done) {
       const t = this.tiles[Math.max(0, done - 1)];
       const live = run.live(i);
-      const old = live.filter(k => allocs.born[k] < run.tiles.op0[t] && scopes.depth[allocs.scope[k]] > 0).length;
-      if (old) out.push(h('p', { class: 'hint' }, `${group(old)} of them were made in tiles that are already folded.`));
+      const old = live.filter(
+        k => allocs.born[k] < run.tiles.op0[t] && scopes.depth[allocs.scope[k]] > 0,
+      ).length;
+      if (old)
+        out.push(
+          h('p', { class: 'hint' }, `${group(old)} of them were made in tiles that are already folded.`),
+        );
     } else if (this.i >= run.span(this.p)[1] - 1 && !run.head.error) {
-      out.push(h('p', { class: 'ok' }, `Done: all ${many(this.tiles.length, 'tile')} in ${bytes(run.ops.peak[i])}.`));
+      out.push(
+        h('p', { class: 'ok' }, `Done: all ${many(this.tiles.length, 'tile')} in ${bytes(run.ops.peak[i])}.`),
+      );
     }
     return out;
   }
@@ -182,5 +247,12 @@ export class Side {
 }
 
 function list(title, rows) {
-  return [h('p', { class: 'list-h' }, title), h('div', { class: 'list' }, rows.flatMap(cells => cells.map(text => h('span', {}, text))))];
+  return [
+    h('p', { class: 'list-h' }, title),
+    h(
+      'div',
+      { class: 'list' },
+      rows.flatMap(cells => cells.map(text => h('span', {}, text))),
+    ),
+  ];
 }

@@ -25,7 +25,8 @@ export class Source {
       list.places = null;
     });
     // of the same height whichever function is in it
-    if (this.lists.length > 1) this.shared.style.height = `${Math.floor((room * 0.58) / LINE) * LINE + FILE}px`;
+    if (this.lists.length > 1)
+      this.shared.style.height = `${Math.floor((room * 0.58) / LINE) * LINE + FILE}px`;
   }
 
   build(run) {
@@ -35,7 +36,13 @@ export class Source {
     this.inner = -1;
     this.el.replaceChildren();
     if (!this.lists.length) {
-      this.el.append(h('p', { class: 'nothing' }, 'The text of this kernel is not known (it was not read from a file or a cell).'));
+      this.el.append(
+        h(
+          'p',
+          { class: 'nothing' },
+          'The text of this kernel is not known (it was not read from a file or a cell).',
+        ),
+      );
       return;
     }
     this.el.append(this.lists[0].el);
@@ -51,7 +58,11 @@ export class Source {
     const [source, line] = site >= 0 ? [sites.source[site], sites.line[site]] : [-1, -1];
     const [outer, outerLine] = site >= 0 ? [sites.ksource[site], sites.kline[site]] : [-1, -1];
     const inKernel = source === 0;
-    this.lists[0].mark(inKernel ? line : outer === 0 ? outerLine : -1, inKernel ? engine : 'scope', !inKernel && outer === 0);
+    this.lists[0].mark(
+      inKernel ? line : outer === 0 ? outerLine : -1,
+      inKernel ? engine : 'scope',
+      !inKernel && outer === 0,
+    );
     if (this.lists.length === 1) return;
     // the function last called stays in view, so that nothing jumps between two calls
     const shown = source > 0 ? source : this.inner > 0 ? this.inner : 1;
@@ -75,13 +86,28 @@ export class Source {
 class Listing {
   constructor(player, source, number, shapes) {
     this.rows = new Map();
-    this.scroll = h('div', { class: 'lines', role: 'list', tabindex: -1, 'aria-label': `source of ${source.name}` });
-    this.el = h('div', { class: 'listing' }, h('p', { class: 'file' }, h('b', {}, source.name), ` ${source.file}`), this.scroll);
+    this.scroll = h('div', {
+      class: 'lines',
+      role: 'list',
+      tabindex: -1,
+      'aria-label': `source of ${source.name}`,
+    });
+    this.el = h(
+      'div',
+      { class: 'listing' },
+      h('p', { class: 'file' }, h('b', {}, source.name), ` ${source.file}`),
+      this.scroll,
+    );
     const margin = Math.min(...source.lines.filter(l => l.trim()).map(l => l.length - l.trimStart().length));
     for (const { line, text, folds } of folded(source)) {
       const made = shapes.get(`${number}:${line}`);
-      const row = h('div', { class: made ? 'line has' : 'line', role: 'listitem' },
-        h('span', { class: 'no' }, String(line)), code(text, margin), made ? h('span', { class: 'shape' }, made.shape) : null);
+      const row = h(
+        'div',
+        { class: made ? 'line has' : 'line', role: 'listitem' },
+        h('span', { class: 'no' }, String(line)),
+        code(text, margin),
+        made ? h('span', { class: 'shape' }, made.shape) : null,
+      );
       if (made) {
         row.title = made.title;
         row.addEventListener('click', () => player.goLine(number, line));
@@ -142,8 +168,15 @@ function* folded(source) {
 
 /** `def f(` over many lines -> `def f(q, k, v, o, …):` */
 function signature(source, [from, to]) {
-  const text = source.lines.slice(from - source.first, to - source.first + 1).map(l => l.trim()).join(' ');
-  const names = text.slice(text.indexOf('(') + 1).split(',').map(p => p.split(/[:=)]/)[0].trim()).filter(n => n && n !== '*');
+  const text = source.lines
+    .slice(from - source.first, to - source.first + 1)
+    .map(l => l.trim())
+    .join(' ');
+  const names = text
+    .slice(text.indexOf('(') + 1)
+    .split(',')
+    .map(p => p.split(/[:=)]/)[0].trim())
+    .filter(n => n && n !== '*');
   const shown = names.slice(0, 5).join(', ');
   const indent = source.lines[from - source.first].match(/^\s*/)[0];
   return `${indent}${text.slice(0, text.indexOf('('))}(${shown}${names.length > 5 ? ', …' : ''}):`;
@@ -154,7 +187,8 @@ function code(line, margin) {
   const text = line.trimStart();
   const depth = Math.max(0, line.length - text.length - margin);
   const e = h('code', { style: `padding-left:${(depth * 0.36 + 1.2).toFixed(2)}em` });
-  const pattern = /(#.*$)|([fr]?"[^"]*"|[fr]?'[^']*')|\b(def|for|in|with|as|if|elif|else|continue|return|not|and|or|while|lambda|yield|None|True|False)\b|(\btl\.\w+)/g;
+  const pattern =
+    /(#.*$)|([fr]?"[^"]*"|[fr]?'[^']*')|\b(def|for|in|with|as|if|elif|else|continue|return|not|and|or|while|lambda|yield|None|True|False)\b|(\btl\.\w+)/g;
   const tidy = text.replace(/ {2,}#/, '  #');
   let at = 0;
   for (const match of tidy.matchAll(pattern)) {
@@ -187,7 +221,11 @@ function shapesByLine(run) {
     const op = run.op(row[s]);
     const silent = op.startsWith('scope') || ['dma_write', 'overflow', 'ipc_send'].includes(op);
     const text = shape(run.shape(row[s]));
-    made.set(key, { row: row[s], shape: silent ? '' : text, title: [run.name(row[s]), text].filter(Boolean).join(': ') });
+    made.set(key, {
+      row: row[s],
+      shape: silent ? '' : text,
+      title: [run.name(row[s]), text].filter(Boolean).join(': '),
+    });
   }
   for (let s = 0; s < sites.n; s++) {
     // the kernel's line that calls a shared function can be clicked, too

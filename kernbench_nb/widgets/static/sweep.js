@@ -20,7 +20,16 @@ export class Sweep {
         const key = `${tiles.layer[t]}|${tiles.pe[t]}|${tiles.q0[t]}|${tiles.q1[t]}`;
         let band = byKey.get(key);
         if (!band) {
-          band = { key, layer: tiles.layer[t], pe: tiles.pe[t], q0: tiles.q0[t], q1: tiles.q1[t], tiles: [], k0: Infinity, k1: 0 };
+          band = {
+            key,
+            layer: tiles.layer[t],
+            pe: tiles.pe[t],
+            q0: tiles.q0[t],
+            q1: tiles.q1[t],
+            tiles: [],
+            k0: Infinity,
+            k1: 0,
+          };
           byKey.set(key, band);
           this.bands.push(band);
         }
@@ -32,7 +41,9 @@ export class Sweep {
     for (const band of this.bands) {
       band.tiles.sort((a, b) => tiles.start[a] - tiles.start[b] || tiles.op0[a] - tiles.op0[b]);
       band.ready = Int32Array.from(band.tiles, t => this.ready(t));
-      band.byKeys = band.tiles.map((t, n) => n).sort((a, b) => tiles.k0[band.tiles[a]] - tiles.k0[band.tiles[b]]);
+      band.byKeys = band.tiles
+        .map((t, n) => n)
+        .sort((a, b) => tiles.k0[band.tiles[a]] - tiles.k0[band.tiles[b]]);
     }
     this.indexMerges();
   }

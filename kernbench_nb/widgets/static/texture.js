@@ -7,7 +7,13 @@ import { css, ENGINES } from './colour.js';
 const TEXTURES = {
   dma: { size: 6, stroke: 'M-1 7L7 -1M-1 1L1 -1M5 7L7 5' },
   gemm: { size: 6, stroke: 'M0 3H6M3 0V6' },
-  math: { size: 6, dots: [[1.5, 1.5], [4.5, 4.5]] },
+  math: {
+    size: 6,
+    dots: [
+      [1.5, 1.5],
+      [4.5, 4.5],
+    ],
+  },
   ipc: { size: 5, stroke: 'M2.5 0V5' },
   back: { size: 7, stroke: 'M-1 -1L8 8M-1 6L1 8M6 -1L8 1' },
   skip: { size: 8, stroke: 'M-1 9L9 -1M-1 1L1 -1M7 9L9 7' },
@@ -30,7 +36,8 @@ export function patterns(root, id) {
     const p = svg('pattern', { id: id + name, ...box, patternUnits: 'userSpaceOnUse' });
     p.append(svg('rect', { ...box, class: `pt-bg pt-${name}` }));
     if (t.stroke) p.append(svg('path', { d: t.stroke, class: `pt-l pt-${name}` }));
-    for (const [cx, cy] of t.dots || []) p.append(svg('circle', { cx, cy, r: name === 'todo' ? 0.7 : 0.9, class: `pt-d pt-${name}` }));
+    for (const [cx, cy] of t.dots || [])
+      p.append(svg('circle', { cx, cy, r: name === 'todo' ? 0.7 : 0.9, class: `pt-d pt-${name}` }));
     defs.append(p);
   }
   root.append(defs);

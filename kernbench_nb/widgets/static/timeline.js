@@ -20,7 +20,9 @@ export function paintTimeline(g, { run, p, axis, y, palette, patterns, exact = f
   const fullest = fullestRows(run, axis);
   const edge = engines.map(e => css(palette.line[e] || palette.line.math));
   const flat = engines.map(e => css(palette.fill[e] || palette.fill.math));
-  const dense = engines.map(e => css(mix(palette.fill[e] || palette.fill.math, palette.line[e] || palette.line.math, 0.55)));
+  const dense = engines.map(e =>
+    css(mix(palette.fill[e] || palette.fill.math, palette.line[e] || palette.line.math, 0.55)),
+  );
   const keep = css(palette.keep);
 
   const draw = k => {
@@ -83,7 +85,8 @@ function* closings(run, p, axis) {
   for (const t of tiles) {
     const row = run.tiles.op1[t];
     const scope = run.ops.scope[row];
-    if (row < axis.from || row >= axis.to || run.op(row) !== 'scope_close' || !run.scopes.rewind[scope]) continue;
+    if (row < axis.from || row >= axis.to || run.op(row) !== 'scope_close' || !run.scopes.rewind[scope])
+      continue;
     if ((row - last) * per > 3) yield row;
     last = row;
   }

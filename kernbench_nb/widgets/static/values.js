@@ -31,7 +31,14 @@ export class Values {
       this.key = null;
       player.dirty();
     };
-    this.choice = new Choice('Heat map of', [['p', 'p', 'weights exp(s − m)'], ['s', 's', 'scaled scores']], choose);
+    this.choice = new Choice(
+      'Heat map of',
+      [
+        ['p', 'p', 'weights exp(s − m)'],
+        ['s', 's', 'scaled scores'],
+      ],
+      choose,
+    );
     this.choice.el.classList.add('mini');
     this.el.append(this.choice.el);
     this.plot.svg.addEventListener('click', event => {
@@ -53,7 +60,9 @@ export class Values {
     this.narrow = width < 760;
     this.width = width;
     this.key = null;
-    this.rowHeight = this.numbers ? Math.min(17, Math.max(13, 200 / this.rows)) : Math.max(1, Math.min(3, 192 / this.rows));
+    this.rowHeight = this.numbers
+      ? Math.min(17, Math.max(13, 200 / this.rows))
+      : Math.max(1, Math.min(3, 192 / this.rows));
     this.h = this.rows * this.rowHeight;
     this.labelWidth = this.numbers ? 44 : 6;
     const tokens = this.numbers && run.head.score?.tokens && this.cols <= 32;
@@ -131,7 +140,9 @@ export class Values {
       if (t >= 0) m.text(used, 12, fit(run.tileLabel(t), this.px + this.pw - used), 't lab2');
     }
     if (!v || v.m) {
-      const said = ['running state of each row', 'state of each row', 'state'].find(text => textWidth(text) < 3 * this.nw - 6);
+      const said = ['running state of each row', 'state of each row', 'state'].find(
+        text => textWidth(text) < 3 * this.nw - 6,
+      );
       if (said) m.text(this.nx + 6, 12, said, 't lab2');
       for (const [n, name] of ['m', 'l', 'c'].entries()) {
         m.text(this.nx + (n + 1) * this.nw - 6, this.y0 - 10, name, 't mono lab0 b end');
@@ -146,7 +157,12 @@ export class Values {
     for (let r = 0; r < this.rows; r++) {
       const label = (score?.row_labels && score.row_labels[r]) || `row ${r}`;
       const y = this.y0 + r * this.pitch;
-      m.text(this.px - 6, y + this.rowHeight / 2 + 4, fit(label.replace(/^head /, 'head '), this.labelWidth - 6), 't lab2 end');
+      m.text(
+        this.px - 6,
+        y + this.rowHeight / 2 + 4,
+        fit(label.replace(/^head /, 'head '), this.labelWidth - 6),
+        't lab2 end',
+      );
       if (r && r % group === 0) m.line(this.px, y, this.ox + this.ow, y, 'rule2');
     }
   }
@@ -164,7 +180,10 @@ export class Values {
     const w = (this.pw * s.cols) / this.cols;
     const of = v.m ? r => v.m.x[r] : rowMaximum(s);
     const [low, high] = this.what === 's' ? limits(s.x) : [0, 1];
-    const colour = this.what === 'p' ? (x, r) => heat[heatIndex(x - of(r))] : x => heat[Math.round((255 * (x - low)) / (high - low || 1))];
+    const colour =
+      this.what === 'p'
+        ? (x, r) => heat[heatIndex(x - of(r))]
+        : x => heat[Math.round((255 * (x - low)) / (high - low || 1))];
     this.paint(s, shown, this.px, w, (x, r) => (Number.isFinite(x) ? colour(x, r) : 0));
     if (this.what === 's') {
       const text = `${signed(low, 1)} … ${signed(high, 1)}`;
@@ -175,7 +194,9 @@ export class Values {
       for (let c = 0; c < s.cols; c++) {
         const x = this.px + (c + 0.62) * cell;
         const text = fit(word(run.head.score, tiles.k0[t] + c), 56);
-        m.text(x, this.y0 - 5, text, 't lab1 sm', { transform: `rotate(-48 ${x.toFixed(1)} ${this.y0 - 5})` });
+        m.text(x, this.y0 - 5, text, 't lab1 sm', {
+          transform: `rotate(-48 ${x.toFixed(1)} ${this.y0 - 5})`,
+        });
       }
     } else if (tiles.k0[t] >= 0) {
       const text = `keys ${tiles.k0[t]}–${tiles.k1[t] - 1}${this.numbers ? '' : ` × ${shown} rows`}`;
@@ -191,7 +212,14 @@ export class Values {
       const y = this.y0 + r * this.pitch;
       const pad = this.numbers ? 2 : 0.2;
       m.rect(this.px, y + pad, w, this.pitch - 2 * pad, 'keepbar');
-      m.rect(this.px + w, y + pad, this.pw - w, this.pitch - 2 * pad, this.numbers ? 'blk b-ipc' : 'bl bl-ipc', { fill: `url(#${this.id}ipc)` });
+      m.rect(
+        this.px + w,
+        y + pad,
+        this.pw - w,
+        this.pitch - 2 * pad,
+        this.numbers ? 'blk b-ipc' : 'bl bl-ipc',
+        { fill: `url(#${this.id}ipc)` },
+      );
     }
   }
 
@@ -208,12 +236,24 @@ export class Values {
         const part = Number.isFinite(x[r]) ? Math.max(0, (x[r] - low) / (high - low || 1)) : 0;
         const bends = n === 2 && x[r] < 0.995;
         if (!this.numbers) {
-          m.rect(left + 4, y + 0.3, part * (this.nw - 10), Math.max(0.6, this.pitch - Math.min(0.8, this.pitch / 3)), bends ? 'vbar cbar' : 'vbar');
+          m.rect(
+            left + 4,
+            y + 0.3,
+            part * (this.nw - 10),
+            Math.max(0.6, this.pitch - Math.min(0.8, this.pitch / 3)),
+            bends ? 'vbar cbar' : 'vbar',
+          );
           continue;
         }
         m.rect(left + 6, y + this.rowHeight - 3.5, part * (this.nw - 12), 2, bends ? 'vbar cbar' : 'vbar');
-        const text = n === 2 && x[r] === 0 ? 'first' : Number.isFinite(x[r]) ? signed(x[r]) : x[r] < 0 ? '−∞' : '∞';
-        m.text(left + this.nw - 6, y + this.rowHeight - 6, text, `t mono end ${bends && x[r] > 0 ? 'lab0 b' : 'lab1'}`);
+        const text =
+          n === 2 && x[r] === 0 ? 'first' : Number.isFinite(x[r]) ? signed(x[r]) : x[r] < 0 ? '−∞' : '∞';
+        m.text(
+          left + this.nw - 6,
+          y + this.rowHeight - 6,
+          text,
+          `t mono end ${bends && x[r] > 0 ? 'lab0 b' : 'lab1'}`,
+        );
       }
     });
   }
@@ -222,7 +262,8 @@ export class Values {
     const table = this.player.palette.diverging;
     let most = 0;
     for (const x of o.x) if (Math.abs(x) > most && Number.isFinite(x)) most = Math.abs(x);
-    const colour = x => table[Math.round(127.5 + 127.5 * Math.sign(x) * Math.pow(Math.min(1, Math.abs(x) / (most || 1)), 0.6))];
+    const colour = x =>
+      table[Math.round(127.5 + 127.5 * Math.sign(x) * Math.pow(Math.min(1, Math.abs(x) / (most || 1)), 0.6))];
     this.paint(o, Math.min(o.rows, this.rows), this.ox, this.ow, colour);
   }
 
@@ -252,6 +293,7 @@ function limits(x) {
 
 function rowMaximum({ x, rows, cols }) {
   const most = new Float64Array(rows).fill(-Infinity);
-  for (let n = 0; n < rows * cols; n++) most[Math.floor(n / cols)] = Math.max(most[Math.floor(n / cols)], x[n]);
+  for (let n = 0; n < rows * cols; n++)
+    most[Math.floor(n / cols)] = Math.max(most[Math.floor(n / cols)], x[n]);
   return r => most[r];
 }

@@ -70,7 +70,8 @@ function scopeClosed(run, i) {
 
 function copied(run, i) {
   const { ops, allocs } = run;
-  const to = ops.out[i], from = ops.a[i];
+  const to = ops.out[i],
+    from = ops.a[i];
   const target = (to >= 0 && run.text(allocs.name[to])) || run.name(i) || 'its place';
   const source = (from >= 0 && run.text(allocs.name[from])) || 'a tile';
   if (to >= 0 && from >= 0 && depth(run, to) < depth(run, from)) {
@@ -85,9 +86,11 @@ const depth = (run, k) => run.scopes.depth[run.scopes.owner[run.allocs.scope[k]]
 function computed(run, i, name, took) {
   const { ops, allocs } = run;
   const op = run.op(i);
-  if (name === 'c' && op === 'exp') return `The correction c = exp(m − m_new): how much the old l and O shrink, ${took}.`;
+  if (name === 'c' && op === 'exp')
+    return `The correction c = exp(m − m_new): how much the old l and O shrink, ${took}.`;
   const block = ops.out[i];
-  if (run.made(i) >= 0) return `Math engine: ${op} makes ${name}, ${group(allocs.nbytes[block])} B of scratch, in ${took}.`;
+  if (run.made(i) >= 0)
+    return `Math engine: ${op} makes ${name}, ${group(allocs.nbytes[block])} B of scratch, in ${took}.`;
   const into = block >= 0 ? run.text(allocs.name[block]) || name : name;
   const where = block >= 0 && run.persistent(block) ? ' of the persistent arena' : '';
   return `Math engine: ${op}, written straight into ${into}${where} (out=), in ${took}.`;
@@ -118,7 +121,8 @@ export function tile(run, t) {
     return `The state of ${who(run, tiles.peer[t])} came in; both were rescaled to the larger m, added, and copied out: ${head}.`;
   }
   if (kind === 'send') {
-    let sent = 0, count = 0;
+    let sent = 0,
+      count = 0;
     for (let i = tiles.op0[t]; i <= tiles.op1[t]; i++) {
       if (run.op(i) !== 'ipc_send') continue;
       sent += run.kinds.nbytes[ops.kind[i]];
@@ -144,7 +148,8 @@ function outlives(run, t, copies) {
     if (copies && op !== 'copy') continue;
     names.add(run.text(allocs.name[k]));
   }
-  if (!names.size || names.size > 5 || names.has('')) return copies ? `${NUMBERS[copies] || group(copies)} ${copies === 1 ? 'copy' : 'copies'}` : '';
+  if (!names.size || names.size > 5 || names.has(''))
+    return copies ? `${NUMBERS[copies] || group(copies)} ${copies === 1 ? 'copy' : 'copies'}` : '';
   const list = [...names].join(', ');
   if (!copies) return `${list} ${names.size > 1 ? 'were' : 'was'} written in place, with no copy`;
   return `${NUMBERS[copies] || group(copies)} ${copies === 1 ? 'copy' : 'copies'} carried ${list} out of the scope`;
@@ -163,7 +168,8 @@ export function place(run, p, t) {
   if (t >= 0) {
     parts.push(run.tileLabel(t) || run.kind(t));
     const ranges = [];
-    if (tiles.q0[t] >= 0 && run.head.score && run.head.score.S_q > 1 && run.counted(t)) ranges.push(`queries ${tiles.q0[t]}–${tiles.q1[t] - 1}`);
+    if (tiles.q0[t] >= 0 && run.head.score && run.head.score.S_q > 1 && run.counted(t))
+      ranges.push(`queries ${tiles.q0[t]}–${tiles.q1[t] - 1}`);
     if (tiles.k0[t] >= 0 && run.counted(t)) ranges.push(`keys ${tiles.k0[t]}–${tiles.k1[t] - 1}`);
     if (ranges.length) parts.push(ranges.join(' × '));
   }
