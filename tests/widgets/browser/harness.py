@@ -249,7 +249,7 @@ class Page:
             "([name, module, model, width]) => window.mount(name, module, model, width)",
             [name, path, model, width],
         )
-        self.frames(3)
+        self.frames(2)
         return View(self, name, model)
 
     def frames(self, n: int = 2) -> None:
@@ -291,7 +291,7 @@ class View:
         self.page.evaluate(
             "([model, trait, value]) => window.models[model].set(trait, value)", [self.model, trait, value]
         )
-        self.on.frames()
+        self.on.frames(1)  # a draw that was asked for comes first in the next frame
 
     def saves(self) -> list[dict[str, Any]]:
         return list(self.page.evaluate("model => window.models[model].saves", self.model))
@@ -312,7 +312,7 @@ class View:
         before = -1
         while before != self.draws:
             before = self.draws
-            self.on.frames(4)
+            self.on.frames(3)
 
     def unfold(self) -> None:
         for button in self[".folded button.fold"].all():

@@ -321,7 +321,7 @@ def test_every_run_steps_through_without_a_problem(page: Page, trace: Traces, an
         return
     for pe in {t.head["pes"][0]["pe"], t.head["pes"][-1]["pe"]}:
         view.set("pe", pe)
-        for step in steps(t, next(p for p in t.head["pes"] if p["pe"] == pe), 6):
+        for step in steps(t, next(p for p in t.head["pes"] if p["pe"] == pe), 4):
             view.set("step", step)
             assert view[".draw-error:visible"].count() == 0
             assert view.get("step") == step
