@@ -266,9 +266,9 @@ class Hbm(Copies):
 
     def _dma_cost(self, nbytes: int) -> tuple[int, int]:
         """(from start to data, busy) of one's own slice, in ps."""
-        costs: Any = self._kinds.costs
-        busy = costs.hbm_busy_ps(nbytes) if hasattr(costs, "hbm_busy_ps") else 0
-        return busy + getattr(costs, "hbm_latency_ps", 0), busy
+        costs = self._kinds.costs
+        busy = costs.hbm_busy_ps(nbytes)
+        return busy + costs.hbm_latency_ps, busy
 
     def store(self, ptr: Pointer, value: Any, mask: Any = None, strides: Any = None) -> None:
         """Store a tile (or a number) to HBM, converted to the tensor's dtype, and wait until it is written.

@@ -45,6 +45,13 @@ class Costs(Protocol):
     def dispatch_ps(self) -> int:
         """Each command."""
 
+    @property
+    def hbm_latency_ps(self) -> int:
+        """From the end of a load's busy time to its data."""
+
+    def hbm_busy_ps(self, nbytes: int) -> int:
+        """How long a load or store occupies its channel."""
+
     def gemm_ps(self, batch: int, m: int, n: int, k: int) -> int:
         """A batched product."""
 
@@ -72,6 +79,11 @@ class FreeOfCharge:
 
     def __init__(self, dispatch_ps: int = 0) -> None:
         self.dispatch_ps = dispatch_ps
+        self.hbm_latency_ps = 0
+
+    def hbm_busy_ps(self, nbytes: int) -> int:
+        """Nothing."""
+        return 0
 
     def gemm_ps(self, batch: int, m: int, n: int, k: int) -> int:
         """Nothing."""
