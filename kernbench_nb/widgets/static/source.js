@@ -1,7 +1,8 @@
 // The kernel's own text with the current line marked; below it the shared function, if that is where `tl` was called.
 
-import { h } from './dom.js';
-import { shape } from './numbers.js';
+import { h, say } from './dom.js';
+import { lastAtMost } from './run.js';
+import { Made } from './source_made.js';
 
 const LINE = 16; // px
 const FILE = 17;
@@ -31,8 +32,8 @@ export class Source {
 
   build(run) {
     this.built = run;
-    this.shapes = shapesByLine(run);
-    this.lists = run.head.sources.map((source, n) => new Listing(this.player, source, n, this.shapes));
+    const made = new Made(run);
+    this.lists = run.head.sources.map((source, n) => new Listing(this.player, source, n, made));
     this.inner = -1;
     this.el.replaceChildren();
     if (!this.lists.length) {
@@ -50,7 +51,7 @@ export class Source {
     if (this.lists.length > 1) this.el.append(this.shared);
   }
 
-  draw({ run, i }) {
+  draw({ run, p, i }) {
     if (!this.lists.length) return;
     const { sites, ops, engines } = run;
     const site = ops.site[i];
@@ -63,15 +64,34 @@ export class Source {
       inKernel ? engine : 'scope',
       !inKernel && outer === 0,
     );
+    this.lists[0].tell(run, i);
     if (this.lists.length === 1) return;
-    // the function last called stays in view, so that nothing jumps between two calls
-    const shown = source > 0 ? source : this.inner > 0 ? this.inner : 1;
+    const called = source > 0;
+    const shown = called ? source : this.nearestCall(run, p, i);
     if (shown !== this.inner) {
       this.inner = shown;
       this.shared.replaceChildren(this.lists[shown].el);
     }
-    this.lists[shown].mark(source > 0 ? line : -1, engine, false);
-    this.shared.classList.toggle('idle', source <= 0);
+    this.lists[shown].mark(called ? line : -1, engine, false);
+    this.lists[shown].tell(run, called ? i : -1);
+    this.lists[shown].runs(called);
+    this.shared.classList.toggle('idle', !called);
+  }
+
+  /** Between two calls: the function that was called last, before the first call the one that comes; whatever the way here. */
+  nearestCall(run, p, i) {
+    if (!this.calls || this.calls.p !== p) {
+      const { sites, ops } = run;
+      const [first, stop] = run.span(p);
+      const rows = [];
+      for (let row = first; row < stop; row++)
+        if (ops.site[row] >= 0 && sites.source[ops.site[row]] > 0) rows.push(row);
+      this.calls = { p, rows: Int32Array.from(rows) };
+    }
+    const { rows } = this.calls;
+    if (!rows.length) return 1;
+    const row = rows[Math.max(0, lastAtMost(rows, 0, rows.length, i))];
+    return run.sites.source[run.ops.site[row]];
   }
 
   summary({ run, i }) {
@@ -84,33 +104,39 @@ export class Source {
 
 /** One function's text. Its docstring is folded, and so is a signature of many lines. */
 class Listing {
-  constructor(player, source, number, shapes) {
+  constructor(player, source, number, made) {
     this.rows = new Map();
+    this.cells = []; // [line, row, its shape]
+    this.number = number;
+    this.made = made;
     this.scroll = h('div', {
       class: 'lines',
       role: 'list',
       tabindex: -1,
       'aria-label': `source of ${source.name}`,
     });
+    this.state = h('span', { class: 'idle-note' });
     this.el = h(
       'div',
       { class: 'listing' },
-      h('p', { class: 'file' }, h('b', {}, source.name), ` ${source.file}`),
+      h('p', { class: 'file' }, h('b', {}, source.name), this.state, ` ${source.file}`),
       this.scroll,
     );
     const margin = Math.min(...source.lines.filter(l => l.trim()).map(l => l.length - l.trimStart().length));
     for (const { line, text, folds } of folded(source)) {
-      const made = shapes.get(`${number}:${line}`);
+      const known = made.line(number, line);
+      // room for its longest shape, so that no line breaks otherwise when it comes
+      const shape = known && h('span', { class: 'shape', style: `min-width:calc(${known.longest}ch + 16px)` });
       const row = h(
         'div',
-        { class: made ? 'line has' : 'line', role: 'listitem' },
+        { class: known ? 'line has' : 'line', role: 'listitem' },
         h('span', { class: 'no' }, String(line)),
         code(text, margin),
-        made ? h('span', { class: 'shape' }, made.shape) : null,
+        shape,
       );
-      if (made) {
-        row.title = made.title;
+      if (known) {
         row.addEventListener('click', () => player.goLine(number, line));
+        this.cells.push([line, row, shape]);
       }
       this.scroll.append(row);
       for (const l of folds) this.rows.set(l, row);
@@ -127,6 +153,20 @@ class Listing {
     for (const row of new Set(this.rows.values())) this.places.set(row, [row.offsetTop, row.offsetHeight]);
     this.view = this.scroll.clientHeight;
     this.top = this.scroll.scrollTop;
+  }
+
+  /** Beside each line what it has made in the tile of row `i`, up to it; with -1 nothing. */
+  tell(run, i) {
+    for (const [line, row, cell] of this.cells) {
+      const { shape, title } = this.made.at(this.number, line, i);
+      say(cell, shape);
+      if (row.title !== title) row.title = title;
+    }
+  }
+
+  /** Whether this function is running. */
+  runs(yes) {
+    say(this.state, yes ? '' : ' (not running)');
   }
 
   mark(line, engine, caller) {
@@ -199,38 +239,4 @@ function code(line, margin) {
   }
   e.append(tidy.slice(at) || (at ? '' : ' '));
   return e;
-}
-
-/** For each source line the shape of what it makes; of several operations, the last one's. */
-function shapesByLine(run) {
-  const { sites, ops } = run;
-  const tile = new Int32Array(sites.n).fill(-1);
-  const row = new Int32Array(sites.n).fill(-1);
-  for (let i = 0; i < ops.n; i++) {
-    const s = ops.site[i];
-    if (s < 0) continue;
-    if (tile[s] < 0) tile[s] = ops.tile[i];
-    if (tile[s] === ops.tile[i]) row[s] = i;
-  }
-  const made = new Map();
-  for (let s = 0; s < sites.n; s++) {
-    if (row[s] < 0 || sites.source[s] < 0) continue;
-    const key = `${sites.source[s]}:${sites.line[s]}`;
-    const known = made.get(key);
-    if (known && known.row > row[s]) continue;
-    const op = run.op(row[s]);
-    const silent = op.startsWith('scope') || ['dma_write', 'overflow', 'ipc_send'].includes(op);
-    const text = shape(run.shape(row[s]));
-    made.set(key, {
-      row: row[s],
-      shape: silent ? '' : text,
-      title: [run.name(row[s]), text].filter(Boolean).join(': '),
-    });
-  }
-  for (let s = 0; s < sites.n; s++) {
-    // the kernel's line that calls a shared function can be clicked, too
-    const key = `${sites.ksource[s]}:${sites.kline[s]}`;
-    if (!made.has(key)) made.set(key, { shape: '', title: `calls ${run.text(sites.function[s])}` });
-  }
-  return made;
 }
