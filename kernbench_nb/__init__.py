@@ -26,7 +26,9 @@ _PUBLIC: dict[str, str] = {
     "flash": "kernbench_nb.benches.entry:flash",
     "launch": "kernbench_nb.runtime_api.launch:launch",
     "naive": "kernbench_nb.benches.entry:naive",
+    "online_softmax": "kernbench_nb.benches.softmax:online_softmax",
     "prefill": "kernbench_nb.benches.entry:prefill",
+    "safe_softmax": "kernbench_nb.benches.softmax:safe_softmax",
     "sample_attention": "kernbench_nb.benches.sample:sample_attention",
     # the machine, the placement, the language, the result
     "DPPolicy": "kernbench_nb.policy.placement.dp:DPPolicy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from kernbench_nb.dtypes import DType, f16, f64, resolve_dtype
 from kernbench_nb.errors import DTypeError, ShapeError
 from kernbench_nb.runtime_api.tensor import host_array
 
-__all__ = ["Inputs", "look_at", "look_at_mask", "valid_keys"]
+__all__ = ["Inputs", "converted", "float_dtype", "look_at", "look_at_mask", "valid_keys"]
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +62,7 @@ class Inputs:
         return {"T_q": self.T_q, "S_kv": self.S_kv, "h_q": self.h_q, "h_kv": self.h_kv, "d": self.d}
 
     @property
-    def three(self) -> tuple[Array, Array, Array]:
+    def arrays(self) -> tuple[Array, Array, Array]:
         """q, k and v as ``(tokens, heads, d)``."""
         kv = (self.S_kv, self.h_kv, self.d)
         return self.q.reshape(self.T_q, self.h_q, self.d), self.k.reshape(kv), self.v.reshape(kv)
@@ -129,32 +130,49 @@ def look_at(
     group_size(queries, kv)
     if q3.shape[0] == 0 or q3.shape[2] == 0:
         raise ShapeError(f"q needs at least one token and d at least 1; got {arrays[0].shape}")
-    to = _one_dtype(arrays, dtype)
-    q2, k2, v2 = (_converted(x, to).reshape(x.shape[0], x.shape[1] * x.shape[2]) for x in (q3, k3, v3))
+    to = float_dtype(dict(zip("qkv", arrays, strict=True)), dtype)
+    q2, k2, v2 = (converted(x, to).reshape(x.shape[0], x.shape[1] * x.shape[2]) for x in (q3, k3, v3))
     return Inputs(q2, k2, v2, q3.shape[0], k3.shape[0], queries, kv, q3.shape[2], to, arrays[0].shape)
 
 
-def _one_dtype(arrays: list[Array], dtype: Any) -> DType:
+def float_dtype(arrays: Mapping[str, Array], dtype: Any, what: str = "attention") -> DType:
+    """The dtype that a kernel runs in: the one asked for, or else that of all its arrays.
+
+    Parameters
+    ----------
+    arrays
+        By the name that errors call them.
+    dtype
+        Asked for, or None.
+    what
+        What runs.
+
+    Raises
+    ------
+    DTypeError
+        For float64 (name ``dtype=``), integers, or arrays of different dtypes.
+    """
     if dtype is not None:
         to = resolve_dtype(dtype)
         if not to.is_float or to is f64:
-            raise DTypeError(f"attention runs in f16, bf16, f32, f8e4m3 or f8e5m2; got dtype={to}")
+            raise DTypeError(f"{what} runs in f16, bf16, f32, f8e4m3 or f8e5m2; got dtype={to}")
         return to
-    found = [resolve_dtype(x.dtype) for x in arrays]
-    for name, t in zip("qkv", found, strict=True):
+    found = {name: resolve_dtype(x.dtype) for name, x in arrays.items()}
+    for name, t in found.items():
         if t is f64:
             raise DTypeError(
                 f"{name} is float64, which the machine does not multiply: say dtype='f16' (or bf16, f32)."
             )
         if not t.is_float:
-            raise DTypeError(f"{name} is {t}; attention needs floats: say dtype='f16' to convert.")
-    if len(set(found)) > 1:
-        names = ", ".join(f"{n} {t}" for n, t in zip("qkv", found, strict=True))
+            raise DTypeError(f"{name} is {t}; {what} needs floats: say dtype='f16' to convert.")
+    if len(set(found.values())) > 1:
+        names = ", ".join(f"{n} {t}" for n, t in found.items())
         raise DTypeError(f"q, k and v must have one dtype; got {names}. Say dtype='f16' to convert all.")
-    return found[0]
+    return next(iter(found.values()))
 
 
-def _converted(x: Array, to: DType) -> Array:
+def converted(x: Array, to: DType) -> Array:
+    """An array in a dtype, rounded once; one element that stands for all stays one."""
     if x.dtype == to.np:
         return x
     if any(x.strides) or x.size == 0:

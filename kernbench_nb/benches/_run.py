@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from kernbench_nb.benches._checks import check_names
-from kernbench_nb.benches._inputs import Array, Inputs
+from kernbench_nb.benches._inputs import Array
 from kernbench_nb.benches.reference import tolerance
+from kernbench_nb.dtypes import DType
+from kernbench_nb.policy.placement.dp import Split
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import attach
 from kernbench_nb.runtime_api.record import Recorder
@@ -22,7 +24,7 @@ from kernbench_nb.runtime_api.types import resolve_device
 from kernbench_nb.sim_engine import GraphEngine
 from kernbench_nb.topology import Topology
 
-__all__ = ["Options", "Plan", "entry_point"]
+__all__ = ["Given", "Options", "Plan", "cut", "entry_point"]
 
 Values = Mapping[str, Array]
 """Tensors after a run, by name."""
@@ -53,6 +55,30 @@ class Options:
     wide_links: bool = False
 
 
+class Given(Protocol):
+    """Input arrays that were looked at: what every kind of input tells."""
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """What the reference is called with."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes by name, as results show them."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the output."""
+
+    @property
+    def dtype(self) -> DType:
+        """What the kernel runs in."""
+
+    @property
+    def out_dtype(self) -> DType:
+        """What its output is in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What an entry point has worked out before anything runs.
@@ -64,22 +90,23 @@ class Plan:
     kernel
         The kernel, for the result.
     bench
-        Makes tensors (``Q``, ``K`` and ``V`` among them) and launches; gives the tensors of O and lse (or None).
+        Makes tensors (``Q``, ``K`` and ``V`` among those of attention) and launches; gives the tensors of the output
+        and of lse (or None).
     reference, tainted
-        Called with q, k and v as ``(tokens, heads, d)``: (O, lse) in float64, and which entries of O a non-finite V
-        row of another row of their tile may have spoiled.
+        Called with `Given.arrays`: (output, lse) in float64, and which entries of the output a non-finite V row of
+        another row of their tile may have spoiled (None if there is no such thing).
     shown
         Parameters of the result whose values are not the arguments as they were given.
     slack
         How much wider than the dtype's the tolerance of `check` has to be, given the tensors after the run.
     """
 
-    x: Inputs
+    x: Given
     machine: Topology
     kernel: Callable[..., Any]
     bench: Callable[[BenchContext], tuple[Tensor, Tensor | None]]
-    reference: Callable[[Array, Array, Array], Any]
-    tainted: Callable[[Array, Array, Array], Any]
+    reference: Callable[..., Any]
+    tainted: Callable[..., Any] | None = None
     shown: Mapping[str, Any] = field(default_factory=dict)
     slack: Callable[[Values], float] = lambda values: 0.0
 
@@ -91,23 +118,28 @@ def entry_point(plan: Callable[..., Plan]) -> Callable[..., RunResult]:
     it can be run again with some changed. Arrays are not copied: a `check` or a second run sees them as they are then.
     """
     own = inspect.signature(plan)
+    places = [p.name for p in own.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     shared = inspect.signature(Options).parameters.values()
     keywords = {p.name: p.default for p in own.parameters.values() if p.kind is p.KEYWORD_ONLY}
     known = (*keywords, *(p.name for p in shared))
 
     @wraps(plan)
-    def entry(q: Any, k: Any, v: Any, **arguments: Any) -> RunResult:
+    def entry(*arrays: Any, **arguments: Any) -> RunResult:
+        arrays = _in_place(f"kb.{plan.__name__}", places, arrays, arguments)
         arguments = {
-            n: value.item() if isinstance(value, np.generic) else value for n, value in arguments.items()
+            n: value.item() if isinstance(value, np.generic) else value
+            for n, value in arguments.items()
+            if n not in places
         }
         check_names(f"kb.{plan.__name__}", arguments, known)
         given = {**keywords, **{n: value for n, value in arguments.items() if n in keywords}}
         options = Options(**{n: value for n, value in arguments.items() if n not in keywords})
-        planned = plan(q, k, v, **given)
+        planned = plan(*arrays, **given)
         x = planned.x
-        del given["h_q"], given["h_kv"], given["topology"]  # the first two are among the sizes
+        # numbers of heads are among the sizes
+        given = {n: value for n, value in given.items() if n not in ("h_q", "h_kv", "topology")}
         params = {**x.sizes, **given, "dtype": x.dtype.name, **planned.shown}
-        return _run(planned, options, params, lambda **changes: entry(q, k, v, **{**arguments, **changes}))
+        return _run(planned, options, params, lambda **changes: entry(*arrays, **{**arguments, **changes}))
 
     entry.__signature__ = own.replace(  # type: ignore[attr-defined]
         parameters=[*own.parameters.values(), *(p.replace(kind=p.KEYWORD_ONLY) for p in shared)],
@@ -116,9 +148,39 @@ def entry_point(plan: Callable[..., Plan]) -> Callable[..., RunResult]:
     return entry
 
 
+def cut(parts: int) -> Split:
+    """How a level of `parts` members holds rows: there is nothing to split over one."""
+    return "row_wise" if parts > 1 else "replicate"
+
+
+def _in_place(
+    what: str, places: Sequence[str], arrays: tuple[Any, ...], arguments: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arrays in the order of their parameters, whether given by place or by name.
+
+    Raises
+    ------
+    TypeError
+        If there are too many, too few, or one is given twice.
+    """
+    wanted = ", ".join(places)
+    if len(arrays) > len(places):
+        raise TypeError(
+            f"{what} takes {len(places)} positional arguments but {len(arrays)} were given: {wanted} go by place, "
+            "everything else by name."
+        )
+    twice = [n for n in places[: len(arrays)] if n in arguments]
+    missing = [n for n in places[len(arrays) :] if n not in arguments]
+    if twice or missing:
+        raise TypeError(
+            f"{what} takes {wanted}: {(twice or missing)[0]} is {'given twice' if twice else 'missing'}."
+        )
+    return (*arrays, *(arguments[n] for n in places[len(arrays) :]))
+
+
 def _run(plan: Plan, options: Options, params: dict[str, Any], again: Callable[..., RunResult]) -> RunResult:
     """Run a plan and put its result together."""
-    x = plan.x
+    x, tainted = plan.x, plan.tainted
     engine = GraphEngine(plan.machine, enable_data=options.data, wide_links=options.wide_links)
     recorder = Recorder.of(options.record, options.max_record_bytes, options.data)
     ctx = BenchContext(engine, resolve_device(None), scratch_checks=options.scratch_checks, recorder=recorder)
@@ -137,8 +199,8 @@ def _run(plan: Plan, options: Options, params: dict[str, Any], again: Callable[.
             output=out.numpy().reshape(x.shape) if done and out else None,
             lse=lse.numpy() if done and lse else None,
             reference=Reference(
-                lambda: plan.reference(*x.three),
-                lambda: plan.tainted(*x.three),
+                lambda: plan.reference(*x.arrays),
+                None if tainted is None else lambda: tainted(*x.arrays),
                 tolerance(x.out_dtype) + (plan.slack(values) if done else 0.0),
             ),
             rerun=again,

@@ -19,11 +19,11 @@ from kernbench_nb.benches._gqa_decode_long import gqa_decode_long_kernel
 from kernbench_nb.benches._gqa_prefill_long import gqa_prefill_long_kernel
 from kernbench_nb.benches._inputs import Array, Inputs, look_at, look_at_mask, valid_keys
 from kernbench_nb.benches._naive import naive_attention_kernel
-from kernbench_nb.benches._run import Plan, Values, entry_point
+from kernbench_nb.benches._run import Plan, Values, cut, entry_point
 from kernbench_nb.benches.footprint import Footprint
 from kernbench_nb.ccl.install import load_ccl_config, resolve_algorithm_config
 from kernbench_nb.ccl.sfr_config import configure_sfr_intercube_multisip, configure_sfr_intercube_ring
-from kernbench_nb.policy.placement.dp import DPPolicy, Split, split
+from kernbench_nb.policy.placement.dp import DPPolicy, split
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import pe_grid
 from kernbench_nb.runtime_api.tensor import Tensor
@@ -111,9 +111,9 @@ def decode(
 
     def bench(ctx: BenchContext) -> Made:
         configure_sfr_intercube_multisip(ctx.engine, ctx.spec, _ccl())
-        whole, cut = spread(), spread(sip=_cut(sips), cube=_cut(in_sip), pe=_cut(each))
+        whole, parted = spread(), spread(sip=cut(sips), cube=cut(in_sip), pe=cut(each))
         Q = ctx.tensor(x.q, dp=whole, name="Q")
-        K, V = ctx.tensor(x.k, dp=cut, name="K"), ctx.tensor(x.v, dp=cut, name="V")
+        K, V = ctx.tensor(x.k, dp=parted, name="K"), ctx.tensor(x.v, dp=parted, name="V")
         O = ctx.empty(x.q.shape, dtype=x.out_dtype, dp=whole, name="O")
         L = ctx.empty((x.T_q, x.h_q), dtype="f32", dp=whole, name="lse") if lse else None
         ctx.launch(
@@ -204,11 +204,11 @@ def prefill(
 
     def bench(ctx: BenchContext) -> Made:
         configure_sfr_intercube_ring(ctx.engine, ctx.spec, _ccl(), ring_size=cubes)
-        cut = DPPolicy(cube=_cut(cubes), num_cubes=cubes, num_pes=1)
-        Q = ctx.tensor(x.q, dp=cut, name="Q")
-        K, V = ctx.tensor(x.k, dp=cut, name="K"), ctx.tensor(x.v, dp=cut, name="V")
-        O = ctx.empty(x.q.shape, dtype=x.out_dtype, dp=cut, name="O")
-        L = ctx.empty((x.T_q, x.h_q), dtype="f32", dp=cut, name="lse") if lse else None
+        parted = DPPolicy(cube=cut(cubes), num_cubes=cubes, num_pes=1)
+        Q = ctx.tensor(x.q, dp=parted, name="Q")
+        K, V = ctx.tensor(x.k, dp=parted, name="K"), ctx.tensor(x.v, dp=parted, name="V")
+        O = ctx.empty(x.q.shape, dtype=x.out_dtype, dp=parted, name="O")
+        L = ctx.empty((x.T_q, x.h_q), dtype="f32", dp=parted, name="lse") if lse else None
         for head in range(x.h_kv):
             for at in range(0, longest, tile_q):
                 here = at * x.h_q + head * x.group
@@ -392,11 +392,6 @@ def _ccl() -> dict[str, Any]:
 def _shipped_ccl() -> dict[str, Any]:
     """Read once: parsing the file takes longer than checking every argument of a call."""
     return resolve_algorithm_config(load_ccl_config(), name="lrab_hierarchical_allreduce")
-
-
-def _cut(parts: int) -> Split:
-    """How a level of `parts` members holds rows: there is nothing to split over one."""
-    return "row_wise" if parts > 1 else "replicate"
 
 
 def _largest(array: Array) -> float:

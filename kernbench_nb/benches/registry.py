@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbench_nb.benches import entry
+from kernbench_nb.benches import entry, softmax
 from kernbench_nb.benches._checks import check_count, check_names
 from kernbench_nb.dtypes import f32, resolve_dtype
 from kernbench_nb.runtime_api.result import RunResult
@@ -28,15 +28,18 @@ class Bench:
     name, about
         What it is called, and one line on what it does.
     run
-        Its entry point: ``run(q, k, v, **arguments)``.
+        Its entry point: ``run(*arrays, **arguments)``.
     sizes
-        Default sizes ``T_q, S_kv, h_q, h_kv, d``.
+        Its sizes with their defaults: ``T_q, S_kv, h_q, h_kv, d`` for attention.
+    shapes
+        Called with the sizes by name: the shapes of the arrays.
     """
 
     name: str
     about: str
     run: Callable[..., RunResult]
     sizes: dict[str, int]
+    shapes: Callable[..., list[tuple[int, ...]]]
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -48,6 +51,19 @@ class Bench:
         }
 
 
+def _attention(T_q: int, S_kv: int, h_q: int, h_kv: int, d: int) -> list[tuple[int, ...]]:
+    """Shapes of q, k and v."""
+    return [(T_q, h_q, d), (S_kv, h_kv, d), (S_kv, h_kv, d)]
+
+
+def _rows(n: int, m: int) -> list[tuple[int, ...]]:
+    """The shape of n rows of m scores."""
+    return [(n, m)]
+
+
+_EMPTY = ("S_kv", "m")
+"""Sizes that may be 0."""
+
 BENCHES = {
     b.name: b
     for b in (
@@ -56,24 +72,42 @@ BENCHES = {
             "flash decode: one query token, keys split over PEs, states merged",
             entry.decode,
             {"T_q": 1, "S_kv": 8192, "h_q": 8, "h_kv": 1, "d": 128},
+            _attention,
         ),
         Bench(
             "gqa_prefill",
             "prefill on a ring of cubes: K and V blocks travel",
             entry.prefill,
             {"T_q": 128, "S_kv": 128, "h_q": 8, "h_kv": 1, "d": 128},
+            _attention,
         ),
         Bench(
             "flash_attention",
             "flash attention on one PE, query blocks x KV tiles",
             entry.flash,
             {"T_q": 512, "S_kv": 512, "h_q": 1, "h_kv": 1, "d": 64},
+            _attention,
         ),
         Bench(
             "naive_attention",
             "standard attention on one PE: scores and weights go through HBM",
             entry.naive,
             {"T_q": 256, "S_kv": 256, "h_q": 1, "h_kv": 1, "d": 64},
+            _attention,
+        ),
+        Bench(
+            "safe_softmax",
+            "softmax of rows in three passes: maximum, sum, quotient; 4 accesses an element",
+            softmax.safe_softmax,
+            {"n": 64, "m": 1024},
+            _rows,
+        ),
+        Bench(
+            "online_softmax",
+            "softmax of rows in two passes: one fold, quotient; 3 accesses an element",
+            softmax.online_softmax,
+            {"n": 64, "m": 1024},
+            _rows,
         ),
     )
 }
@@ -107,9 +141,9 @@ def bench(name: str, *, seed: int = 0, data: bool = True, dtype: Any = "f16", **
     data
         False runs in timing mode, where no numbers are made at all.
     dtype
-        Of q, k and v.
+        Of the arrays.
     arguments
-        Sizes ``T_q, S_kv, h_q, h_kv, d``, and everything that the kernel's entry point takes.
+        Its sizes (``T_q, S_kv, h_q, h_kv, d`` for attention), and everything that the kernel's entry point takes.
 
     Raises
     ------
@@ -121,14 +155,10 @@ def bench(name: str, *, seed: int = 0, data: bool = True, dtype: Any = "f16", **
     found = find_bench(name)
     check_names(f"bench {name}", arguments, (*found.sizes, *found.arguments))
     size = {
-        key: check_count(key, arguments.pop(key, default), 0 if key == "S_kv" else 1)
+        key: check_count(key, arguments.pop(key, default), 0 if key in _EMPTY else 1)
         for key, default in found.sizes.items()
     }
-    shapes = [
-        (size["T_q"], size["h_q"], size["d"]),
-        (size["S_kv"], size["h_kv"], size["d"]),
-        (size["S_kv"], size["h_kv"], size["d"]),
-    ]
+    shapes = found.shapes(**size)
     to = resolve_dtype(dtype)
     if data:
         random = np.random.default_rng(seed)

@@ -100,7 +100,7 @@ def test_a_key_that_is_given_twice_is_refused() -> None:
 def test_the_keys_are_all_that_a_bench_takes(name: str) -> None:
     bench = BENCHES[name]
     keys = keys_of(bench)
-    own = set(inspect.signature(bench.run).parameters) - {"q", "k", "v", "options", "mask"}
+    own = set(inspect.signature(bench.run).parameters) - {"q", "k", "v", "x", "options", "mask"}
     options = {"seed", "data", "scratch_checks", "record", "max_record_bytes", "wide_links", "topology"}
     assert set(keys) == {*bench.sizes, *own, *options}
     assert {key: keys[key].default for key in bench.sizes} == bench.sizes
