@@ -172,7 +172,8 @@ class Reductions(Elementwise):
     ) -> Handle:
         """Running sum along `axis`, in the shape of the input and the dtype that `sum` would give.
 
-        Narrow floats accumulate in f32 and round once. Costs what a reduction of as many elements does.
+        Narrow floats accumulate in f32 and round once. Costs what a reduction of as many elements does. ``out=`` must
+        not share bytes with the input.
 
         Raises
         ------
@@ -182,7 +183,7 @@ class Reductions(Elementwise):
         frame = self._enter(_getframe(1))
         self._own(input, "cumsum")
         kind = self._kinds.along("cumsum", input.ty, axis, None if out is None else self._own(out, "out=").ty)
-        return self._apply(kind, (input,), out, name, frame)
+        return self._apply(kind, (input,), out, name, frame, elementwise=False)
 
     def dot(
         self,

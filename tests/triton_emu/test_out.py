@@ -52,11 +52,11 @@ ELEMENTWISE: dict[str, Op] = {
     "clamp": lambda tl, a, b, out: tl.clamp(a, 2.0, b, out=out),
     "cast": lambda tl, a, b, out: tl.cast(a, "f32", out=out),
     "cast through f16": lambda tl, a, b, out: tl.cast(a, "f16", out=out),
-    "cumsum": lambda tl, a, b, out: tl.cumsum(a, 1, out=out),
 }
 OTHERS: dict[str, Op] = {
     "max": lambda tl, a, b, out: tl.max(a[None], 0, out=out),
     "softmax": lambda tl, a, b, out: tl.softmax(a, 0, out=out),
+    "cumsum": lambda tl, a, b, out: tl.cumsum(a, 1, out=out),
     "sum": lambda tl, a, b, out: tl.sum(a[:, :, None], -1, out=out),
     "argmax": lambda tl, a, b, out: tl.argmax(a[None], 0, out=out),
     "dot": lambda tl, a, b, out: tl.dot(a, put(tl, np.eye(3, dtype=np.float32)), out=out),
@@ -71,6 +71,8 @@ OTHERS: dict[str, Op] = {
     "masked load": lambda tl, a, b, out: tl.load(pointer(A), (2, 3), mask=a > 2, other=0.1, out=out),
     "load_async": lambda tl, a, b, out: tl.load_async(pointer(A), (2, 3), out=out).wait(),
 }
+MIXING = ("softmax", "cumsum", "max", "sum", "argmax", "dot", "dot with acc")
+"""Whose results depend on more than one element of an operand."""
 ALL = {**ELEMENTWISE, **OTHERS}
 
 
@@ -104,7 +106,7 @@ def test_it_may_be_exactly_an_operand(name: str, view: str) -> None:
         np.testing.assert_array_equal(target.numpy(), want)
 
 
-@pytest.mark.parametrize("name", [*ELEMENTWISE, "softmax", "max", "sum", "argmax", "dot", "dot with acc"])
+@pytest.mark.parametrize("name", [*ELEMENTWISE, *MIXING])
 def test_it_must_not_overlap_an_operand_otherwise(name: str) -> None:
     tl = context()
     base = put(tl, np.ones((6, 4), np.float32))
@@ -122,7 +124,7 @@ def test_it_must_not_overlap_an_operand_otherwise(name: str) -> None:
         assert base.numpy().tolist() == before[2]
 
 
-@pytest.mark.parametrize("name", ["softmax", "max", "sum", "argmax", "dot", "dot with acc"])
+@pytest.mark.parametrize("name", MIXING)
 def test_what_is_not_elementwise_may_not_write_over_an_operand_at_all(name: str) -> None:
     tl = context()
     a, b = put(tl, A), put(tl, B)
