@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kernbench_nb.triton_emu.steady import steady
+
 __all__ = [
     "State",
     "causal_mask",
@@ -63,6 +65,7 @@ def causal_mask(tl: Any, tokens: int, t: int, shift: int) -> Any:
     return tl.le(key[None, :], last[:, None], name="causal")
 
 
+@steady
 def fold_tile(
     tl: Any, state: State, q: Any, k: Any, v: Any, *, scale: float, first: bool, mask: Any = None
 ) -> None:

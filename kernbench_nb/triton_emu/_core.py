@@ -25,6 +25,7 @@ from kernbench_nb.triton_emu._checks import Checks
 from kernbench_nb.triton_emu.handles import Handle, remedy
 from kernbench_nb.triton_emu.kinds import Kinds
 from kernbench_nb.triton_emu.sink import Sink
+from kernbench_nb.triton_emu.steady import Steps
 
 __all__ = ["Core"]
 
@@ -52,6 +53,7 @@ class Core(Checks):
         "_reductions",
         "_sends",
         "_sink",
+        "_steps",
         "_unary",
     )
 
@@ -106,6 +108,7 @@ class Core(Checks):
         self._sends: dict[Any, Kind] = {}
         self._receives: dict[Any, Kind] = {}
         self._numbers: dict[TileType, dict[float, Handle]] = {}
+        self._steps: Steps = {}
 
     def _take(self, kind: Kind, name: str | None, frame: FrameType) -> int:
         """Allocate a kind's result the careful way: it does not fit, or the cursor is not where rounding leaves it."""

@@ -14,6 +14,7 @@ from typing import Any
 from kernbench_nb.sim_engine.live import place_of_row
 from kernbench_nb.sim_engine.source import place_of, variable_of
 from kernbench_nb.sim_engine.trace import Trace
+from kernbench_nb.triton_emu.steady import WRAPPER
 
 __all__ = ["Lines"]
 
@@ -44,7 +45,7 @@ class Lines:
         if frame is kernel:
             self._frame, self._chain = frame, self._kernel_chain
             return frame
-        caller = frame.f_back
+        caller = _above(frame)
         call = None
         if caller is kernel and caller is not None:
             # the usual case: the kernel calls a shared function, or an operator; one look, once it was seen
@@ -61,7 +62,7 @@ class Lines:
                 break
             if call is not None:
                 self._calls[call], call = _NO_CHAIN, None
-            frame, caller = caller, caller.f_back
+            frame, caller = caller, _above(caller)
         else:
             return frame
         if frame is kernel:
@@ -78,21 +79,21 @@ class Lines:
         """The index of a frame's call chain, found by walking up to the kernel."""
         runner, kernel = self._runner, self._kernel
         walk = [id(frame.f_code)]
-        caller = frame.f_back if runner is not None else None
+        caller = _above(frame) if runner is not None else None
         while caller is not None and (code := caller.f_code) is not runner:
             walk.append(caller.f_lasti)
             if caller is kernel:  # above it nothing changes
                 break
             walk.append(id(code))
-            caller = caller.f_back
+            caller = _above(caller)
         key = tuple(walk)
         chain = self._chains.get(key)
         if chain is None:
             callers = []
-            caller = frame.f_back if runner is not None else None
+            caller = _above(frame) if runner is not None else None
             while caller is not None and caller.f_code is not runner:
                 callers.append((caller.f_code, caller.f_lasti))
-                caller = caller.f_back
+                caller = _above(caller)
             chain = self._chains[key] = len(self._trace.chains)
             self._trace.chains.append((frame.f_code, tuple(callers)))
         if len(walk) == 1:
@@ -110,3 +111,11 @@ class Lines:
 
     def _variable(self, frame: FrameType) -> str:
         return variable_of(frame.f_code, frame.f_lasti) or ""
+
+
+def _above(frame: FrameType) -> FrameType | None:
+    """The frame that called this one."""
+    caller = frame.f_back
+    if caller is not None and caller.f_code is WRAPPER:
+        caller = caller.f_back
+    return caller

@@ -410,6 +410,7 @@ class TLContext(Messages):
         self._scratch.retire()
         self._constants.clear()
         self._numbers.clear()
+        self._steps.clear()
 
 
 def _axis(axis: int, op: str) -> int:
