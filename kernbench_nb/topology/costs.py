@@ -55,7 +55,9 @@ __all__ = [
     "softmax_cycles",
     "sweep_prefetch_equal_ps",
     "sweep_prefetch_ps",
+    "sweep_prefetch_tiles_ps",
     "sweep_ps",
+    "sweep_tiles_ps",
     "systolic_cycles",
     "tree_ps",
     "tree_rounds",
@@ -323,6 +325,27 @@ def sweep_prefetch_ps(tiles: int, load: int, issue: int, c_first: int, c: int) -
 def sweep_prefetch_equal_ps(tiles: int, load: int, issue: int, c: int) -> int:
     """`sweep_prefetch_ps` for tiles that are all equal: `L + C + (N-1) * max(L, I + C)`; 0 for no tile."""
     return load + c + (tiles - 1) * max(load, issue + c) if tiles else 0
+
+
+def sweep_tiles_ps(loads_ps: Sequence[int], computes_ps: Sequence[int]) -> int:
+    """`sweep_ps` for tiles that differ, such as a short last one: the sum of every tile's L and C."""
+    return sum(loads_ps) + sum(computes_ps)
+
+
+def sweep_prefetch_tiles_ps(
+    loads_ps: Sequence[int], issues_ps: Sequence[int], computes_ps: Sequence[int]
+) -> int:
+    """`sweep_prefetch_ps` for tiles that differ: `L_0 + sum of max(L_i, I_i + C_(i-1)) + C_last`; 0 for no tile.
+
+    Parameters
+    ----------
+    loads_ps, issues_ps, computes_ps
+        L, I and C of each tile.
+    """
+    if not loads_ps:
+        return 0
+    beside = zip(loads_ps[1:], issues_ps[1:], computes_ps[:-1], strict=True)
+    return loads_ps[0] + sum(max(load, issue + c) for load, issue, c in beside) + computes_ps[-1]
 
 
 # 7. Chain and tree ------------------------------------------------------------------------------------------
