@@ -20,7 +20,7 @@ from kernbench_nb.benches._step import (
 from kernbench_nb.errors import ShapeError
 from kernbench_nb.policy.placement.dp import split
 
-__all__ = ["gqa_decode_long_kernel"]
+__all__ = ["gqa_decode_long_kernel", "merge_chain"]
 
 
 def gqa_decode_long_kernel(
@@ -137,7 +137,7 @@ def gqa_decode_long_kernel(
     if not tiles:
         clear_state(tl, state)
 
-    root = (_merge_tree if merge == "tree" else _merge_chain)(tl, state, scoped)
+    root = (_merge_tree if merge == "tree" else merge_chain)(tl, state, scoped)
     if root:
         with tl.scratch_scope("finish", kind="finish", rewind=scoped):
             out, log_sum = finish(tl, state, lse=lse is not None)
@@ -173,7 +173,7 @@ def _merge_from(tl: Any, direction: str | int, state: State, scoped: bool, whom:
         merge_state(tl, state, receive_state(tl, direction, state))
 
 
-def _merge_chain(tl: Any, state: State, scoped: bool) -> bool:
+def merge_chain(tl: Any, state: State, scoped: bool) -> bool:
     """Merge along the PE chain, then over cubes west and north, then over SIPs; whether this PE is the root."""
     pe, pes = tl.program_id(0), tl.num_programs(0)
     if pe + 1 < pes:

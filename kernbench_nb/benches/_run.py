@@ -111,27 +111,28 @@ class Plan:
     slack: Callable[[Values], float] = lambda values: 0.0
 
 
-def entry_point(plan: Callable[..., Plan]) -> Callable[..., RunResult]:
-    """Make an entry point of a function that checks its arguments and works out a `Plan`.
+def entry_point(plan: Callable[..., Plan], face: str = "kb") -> Callable[..., RunResult]:
+    """Make an entry point of a function that checks its arguments and works out a `Plan`; `face` is where it is found.
 
     The entry point takes that function's arguments and the fields of `Options`. Its result knows all of them, so that
     it can be run again with some changed. Arrays are not copied: a `check` or a second run sees them as they are then.
     """
     own = inspect.signature(plan)
     places = [p.name for p in own.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    called = f"{face}.{plan.__name__}"
     shared = inspect.signature(Options).parameters.values()
     keywords = {p.name: p.default for p in own.parameters.values() if p.kind is p.KEYWORD_ONLY}
     known = (*keywords, *(p.name for p in shared))
 
     @wraps(plan)
     def entry(*arrays: Any, **arguments: Any) -> RunResult:
-        arrays = _in_place(f"kb.{plan.__name__}", places, arrays, arguments)
+        arrays = _in_place(called, places, arrays, arguments)
         arguments = {
             n: value.item() if isinstance(value, np.generic) else value
             for n, value in arguments.items()
             if n not in places
         }
-        check_names(f"kb.{plan.__name__}", arguments, known)
+        check_names(called, arguments, known)
         given = {**keywords, **{n: value for n, value in arguments.items() if n in keywords}}
         options = Options(**{n: value for n, value in arguments.items() if n not in keywords})
         planned = plan(*arrays, **given)
