@@ -49,7 +49,7 @@ def by_engine(run: RunResult, per_pe: bool = True) -> pd.DataFrame:
         ``bytes`` (int64)
             Moved: by ``dma`` through HBM, by ``ipc`` sent and received, by ``math`` in copies.
         ``elements`` (int64)
-            Elements that it worked on or moved.
+            Elements that it worked on or moved; copies count in bytes only.
     """
     import pandas as pd
 

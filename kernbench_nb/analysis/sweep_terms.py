@@ -59,11 +59,14 @@ def sweep_terms(run: RunResult) -> pd.DataFrame:
         ``predicted_ps``, ``measured_ps``, ``difference_ps`` (int64)
             From the issue of its first load to the end of its last tile. The difference is what no formula of one PE
             knows: waiting for messages, or for an HBM slice that others use. On one PE it is 0.
+
+        Of a run that was stopped, the tile that it was stopped in is left out.
     """
     import pandas as pd
 
     check_run(run, "sweep_terms")
-    found = [_Sweep.of(run.op_log.rows, tiles, run.topology.costs) for tiles in _sweeps(run.op_log.rows)]
+    rows, model = run.op_log.rows, run.topology.costs
+    found = [_Sweep.of(rows, tiles, model) for tiles in _sweeps(rows, run.completion.ok)]
     measured = [s.stop_ps - s.start_ps for s in found]
     predicted = [s.predicted_ps for s in found]
     terms = np.array([s.terms for s in found], np.int64).reshape(-1, len(INTS)).T
@@ -82,16 +85,26 @@ def sweep_terms(run: RunResult) -> pd.DataFrame:
     )
 
 
-def _sweeps(rows: Rows) -> Iterator[list[int]]:
-    """Scopes of kind tile that stand side by side, tiles within tiles left out, in order of opening."""
+def _sweeps(rows: Rows, whole: bool) -> Iterator[list[int]]:
+    """Scopes of kind tile that stand side by side, tiles within tiles left out, in order of opening.
+
+    Parameters
+    ----------
+    whole
+        Whether the run ran to its end; else a tile after which a kernel did nothing was not finished, and is left out.
+    """
     scopes = rows.scopes
-    tile = np.flatnonzero(np.fromiter((kind == "tile" for kind in scopes.kind), np.bool_, len(scopes)))
     groups: dict[int, list[int]] = {}
-    for i in tile.tolist():
+    for i, kind in enumerate(scopes.kind):
         around = int(scopes.parent[i])
-        if scopes.tile[around] < 0:
+        if kind == "tile" and scopes.tile[around] < 0:
             groups.setdefault(around, []).append(i)
-    yield from groups.values()
+    for tiles in groups.values():
+        last = int(scopes.close[tiles[-1]])
+        stop = rows.parts[int(scopes.part[tiles[-1]])].stop
+        done = tiles if whole or rows.is_operation[last:stop].any() else tiles[:-1]
+        if done:
+            yield done
 
 
 @dataclass(frozen=True, slots=True)

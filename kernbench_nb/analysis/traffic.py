@@ -74,7 +74,14 @@ def traffic(run: RunResult, by: str = "tensor") -> pd.DataFrame:
     order = ["read_bytes", "write_bytes", "bytes", "read_elements", "write_elements", "elements"]
     # reasons are few and known: all of them, in their order, also of a run that moved nothing
     whole = by == "reason"
-    return out.groupby(BY[by], sort=whole, dropna=False, observed=not whole)[order].sum()
+    table = out.groupby(BY[by], sort=whole, dropna=False, observed=not whole)[order].sum()
+    # pandas guesses a dtype for labels, another one when there are none
+    if by == "tensor":
+        table.index = table.index.astype(object)
+    elif by == "tile":
+        tiles = table.index.get_level_values("tile").astype(object)
+        table.index = pd.MultiIndex.from_arrays([table.index.get_level_values("pe"), tiles])
+    return table
 
 
 def reasons(run: RunResult) -> Ints:

@@ -48,5 +48,72 @@ def test_a_run_without_traffic_gives_an_empty_table() -> None:
 
 
 def test_another_grouping_is_refused() -> None:
-    with pytest.raises(ValueError, match="by must be one of 'tensor', 'pe', 'tile', got 'cube'"):
+    with pytest.raises(ValueError, match="by must be one of 'tensor', 'pe', 'tile', 'reason', got 'cube'"):
         traffic(kb.launch(lambda a, *, tl: None, np.zeros(4, np.float32)), by="cube")
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------
+
+
+def by_reason(run: kb.RunResult, column: str = "elements") -> list[int]:
+    table = traffic(run, by="reason")
+    assert table.index.tolist() == ["news", "again", "notes"]
+    assert table["bytes"].sum() == run.hbm_bytes
+    return [int(n) for n in table[column]]
+
+
+def test_the_naive_kernel_takes_notes() -> None:
+    n, d = 96, 16
+    for rows in (32, 96, 50):
+        assert by_reason(kb.naive(*head(n, d), rows=rows)) == [4 * n * d, 0, 4 * n * n]
+
+
+def test_the_course_quotes_these_bytes() -> None:
+    """Course 01: notes are N / (N + d) of all bytes, and all is 1 + N/d times the news."""
+    q, k, v = kb.sample_attention()
+    run = kb.naive(q[:, 4:5], k[:, 1:2], v[:, 1:2], data=False)
+    news, again, notes = by_reason(run, "bytes")
+    assert (news, again, notes) == (163_328, 0, 814_088)
+    assert news + notes == 977_416
+    assert notes * (319 + 64) == 977_416 * 319
+    assert news * (64 + 319) == 977_416 * 64
+
+
+def test_flash_reads_again_what_it_did_not_keep() -> None:
+    n, d = 96, 16
+    assert by_reason(kb.flash(*head(n, d), tile_q=32, tile_kv=48)) == [4 * n * d, 2 * 2 * n * d, 0]
+    assert by_reason(kb.flash(*head(n, d), tile_q=96, tile_kv=48)) == [4 * n * d, 0, 0]
+
+
+def test_the_first_loop_order_writes_its_state_down() -> None:
+    """Each pass but the last writes O, m and l for the next one to read; the first reads what the host put there."""
+    n, d, passes = 96, 16, 2
+    state = n * d + 2 * n
+    news, again, notes = by_reason(kb.flash(*head(n, d), tile_q=32, tile_kv=48, order="fa1"))
+    assert again == n * d * (passes - 1), "Q"
+    assert notes == 2 * state * (passes - 1)
+    assert news == 3 * n * d + 2 * state
+
+
+def test_every_pe_has_its_own_news() -> None:
+    q, k, v = head()
+    run = kb.decode(q[-1:], k, v, pes=4, tile=16)
+    assert by_reason(run)[1:] == [0, 0]
+
+
+def test_in_place_is_no_note_and_writing_twice_is_in_vain() -> None:
+    def kernel(a, *, tl):  # type: ignore[no-untyped-def]
+        for at in (0, 8):
+            tl.store(a + at, tl.load(a + at, (8,)) + 1.0)
+        tl.store(a, tl.zeros((8,)))
+
+    assert by_reason(kb.launch(kernel, np.zeros(16, np.float32))) == [16 + 8 + 8, 8, 0]
+
+
+def test_what_is_read_back_twice_is_a_note_twice() -> None:
+    def kernel(a, b, *, tl):  # type: ignore[no-untyped-def]
+        tl.store(b, tl.load(a, (8,)))
+        tl.load(b, (8,))
+        tl.load(b, (8,))
+
+    assert by_reason(kb.launch(kernel, np.zeros(8, np.float32), np.zeros(8, np.float32))) == [8, 0, 24]

@@ -414,6 +414,26 @@ def test_sweeps_are_what_the_kernel_does(tiles: int, load: int, issue: int, c_fi
     assert costs.sweep_prefetch_equal_ps(tiles, load, issue, c) == equal
 
 
+@given(tiles=st.integers(0, 12), load=PS, issue=PS, c_first=PS, c=PS)
+def test_equal_tiles_one_by_one_are_the_closed_forms(
+    tiles: int, load: int, issue: int, c_first: int, c: int
+) -> None:
+    loads, issues, computes = [load] * tiles, [issue] * tiles, [c_first, *[c] * tiles][:tiles]
+    assert costs.sweep_tiles_ps(loads, computes) == costs.sweep_ps(tiles, load, c_first, c)
+    ahead = costs.sweep_prefetch_tiles_ps(loads, issues, computes)
+    assert ahead == costs.sweep_prefetch_ps(tiles, load, issue, c_first, c)
+
+
+@pytest.mark.parametrize(
+    ("last_load", "last_c", "ps"),
+    [(427, 420, 430 + 430 + 428 + 420), (429, 420, 430 + 430 + 429 + 420), (0, 1, 430 + 430 + 428 + 1)],
+)
+def test_a_short_last_tile(last_load: int, last_c: int, ps: int) -> None:
+    loads, computes = [430, 430, last_load], [300, 420, last_c]
+    assert costs.sweep_prefetch_tiles_ps(loads, [8] * 3, computes) == ps
+    assert costs.sweep_tiles_ps(loads, computes) == 860 + last_load + 720 + last_c
+
+
 @given(tiles=st.integers(1, 50), load=PS, issue=PS, c=PS)
 def test_prefetch_gains_at_most_twice(tiles: int, load: int, issue: int, c: int) -> None:
     assert costs.sweep_ps(tiles, load, c, c) <= 2 * costs.sweep_prefetch_equal_ps(tiles, load, issue, c)
