@@ -131,13 +131,16 @@ def _check_call(
         signature = inspect.signature(kernel)
     except ValueError:  # a callable that does not say what it takes
         return
-    name = f"{getattr(kernel, '__name__', kernel)}{signature}"
     parameters = signature.parameters
+
+    def shown() -> str:  # a signature takes longer to write than to look at
+        return f"{getattr(kernel, '__name__', kernel)}{signature}"
+
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         if "tl" not in parameters or parameters["tl"].kind is inspect.Parameter.POSITIONAL_ONLY:
             raise TypeError(
                 f"a kernel needs a parameter named tl, keyword-only or the last one, by which it sees its PE: "
-                f"def {getattr(kernel, '__name__', 'kernel')}(..., *, tl). The kernel is {name}."
+                f"def {getattr(kernel, '__name__', 'kernel')}(..., *, tl). The kernel is {shown()}."
             )
         known = [*options, *(p for p in parameters if p != "tl")]
         for given in more:
@@ -146,13 +149,13 @@ def _check_call(
                 hint = f"; did you mean {near[0]}=?" if near else "."
                 choice = f" The launch itself takes {', '.join(f'{o}=' for o in options)}." if options else ""
                 raise TypeError(
-                    f"got an unexpected keyword argument {given!r}{hint} The kernel is {name}.{choice}"
+                    f"got an unexpected keyword argument {given!r}{hint} The kernel is {shown()}.{choice}"
                 )
     try:
         signature.bind(*args, **more, tl=None)
     except TypeError as error:
         raise TypeError(
-            f"{error}: the kernel is {name}, and was given {len(args)} "
+            f"{error}: the kernel is {shown()}, and was given {len(args)} "
             f"positional arguments{''.join(f', {name}=' for name in more)}; tl= is added to them."
         ) from None
 

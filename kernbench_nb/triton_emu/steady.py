@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import wraps
 from sys import _getframe
 from typing import Any, TypeVar, cast
 
 from kernbench_nb.sim_engine.trace import END, KIND, STRIDE
 from kernbench_nb.triton_emu.handles import Handle
+from kernbench_nb.triton_emu.numerics import bind
 
 __all__ = ["WRAPPER", "Steps", "steady"]
 
@@ -107,7 +108,7 @@ def steady(step: Step) -> Step:
             known = steps.get(call_of, _NEW)
         except TypeError:  # a list among the arguments
             return step(tl, *args, **more)
-        if known.__class__ is Repeated:
+        if isinstance(known, Repeated):
             return _repeat(tl, known)
         if known is None:
             return step(tl, *args, **more)
@@ -140,8 +141,8 @@ def _taped(tl: Any, known: tuple[int, int], tape: list[Callable[[], Any]]) -> It
 
     def taped(run: Callable[..., Any]) -> Callable[..., None]:
         def both(*arrays: Any) -> None:
-            tape.append(partial(run, *arrays))
             run(*arrays)
+            tape.append(bind(run, *arrays))
 
         return both
 

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Protocol, SupportsIndex, get_args
+from typing import Literal, Protocol, get_args
 
 from kernbench_nb.errors import PlacementError
 
@@ -88,7 +88,7 @@ class DPPolicy:
                 )
         for field in ("num_cubes", "num_pes", "num_sips"):
             count = getattr(self, field)
-            if isinstance(count, bool) or not isinstance(count, SupportsIndex) or operator.index(count) < 1:
+            if isinstance(count, bool) or not hasattr(count, "__index__") or operator.index(count) < 1:
                 raise PlacementError(f"DPPolicy({field}={count!r}): expected a whole number from 1 on")
             object.__setattr__(self, field, operator.index(count))  # numpy's whole numbers become Python's
 
