@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -63,17 +63,19 @@ HOMES: Mapping[str, str] = MappingProxyType(
 )  # fmt: skip
 """Where each tensor of the arena game belongs: what is read in a later tile must survive this one."""
 
+_IN_PLACE = ("s", "s-m", "exp", "O_new")
+
 
 # -- the arena game --------------------------------------------------------------------------------------------
 
 
 def arena_kernel(
     q: Any, k: Any, v: Any, o: Any, S_kv: int, h_q: int, h_kv: int, d: int, *, tl: Any,
-    tile: int, homes: Mapping[str, str], scale: float,
+    tile: int, homes: Mapping[str, str], in_place: Collection[str], scale: float,
 ) -> None:  # fmt: skip
     """Decode one token on one PE, each tensor made where `homes` says.
 
-    q, o ``(1, h_q * d)``; k, v ``(S_kv, h_kv * d)``.
+    q, o ``(1, h_q * d)``; k, v ``(S_kv, h_kv * d)``; results in `in_place` are written over what they come from.
     """
     G, width = h_q // h_kv, h_kv * d
 
@@ -103,16 +105,16 @@ def arena_kernel(
             K, V = tl.wait(coming_k, coming_v)
             K, V = K.permute(1, 2, 0), V.permute(1, 0, 2)
             qk = tl.dot(Q, K)
-            s = tl.mul(qk, scale, out=s, name="s")
+            s = tl.mul(qk, scale, out=qk if "s" in in_place else s, name="s")
             if i == 0:
                 m = tl.max(s, -1, True, initial=LOWEST, out=m, name="m")
-                centred = tl.sub(s, m, name="s-m")
-                e = tl.exp(centred, name="exp")
+                centred = tl.sub(s, m, out=s if "s-m" in in_place else None, name="s-m")
+                e = tl.exp(centred, out=centred if "exp" in in_place else None, name="exp")
                 l = tl.sum(e, -1, True, out=l, name="l")
                 p = tl.cast(e, q.dtype, name="p")
                 O = tl.dot(p, V, out=O, name="O")
                 continue
-            m_new, l_new, O_new = folded(tl, State(m, l, O), s, V, q.dtype, c)
+            m_new, l_new, O_new = folded(tl, State(m, l, O), s, V, q.dtype, c, in_place)
             if homes["m"] == "persistent":
                 tl.copy_to(m, m_new)
             else:
@@ -131,13 +133,15 @@ def arena_kernel(
         tl.store(o, out)
 
 
-def folded(tl: Any, state: State, s: Any, V: Any, p_type: Any, c: Any = None) -> tuple[Any, Any, Any]:
+def folded(
+    tl: Any, state: State, s: Any, V: Any, p_type: Any, c: Any = None, in_place: Collection[str] = ()
+) -> tuple[Any, Any, Any]:
     """The new m, l and O of a fold, made in the scope that is open; the lines of `fold_tile` without its copies."""
     m, l, O = state
     tile_max = tl.max(s, -1, True, initial=LOWEST, name="max")
     m_new = tl.maximum(m, tile_max)
-    centred = tl.sub(s, m_new, name="s-m")
-    e = tl.exp(centred, name="exp")
+    centred = tl.sub(s, m_new, out=s if "s-m" in in_place else None, name="s-m")
+    e = tl.exp(centred, out=centred if "exp" in in_place else None, name="exp")
     drop = tl.sub(m, m_new, name="m-m_new")
     c = tl.exp(drop, out=c, name="c")
     l_kept = tl.mul(l, c, name="l*c")
@@ -146,7 +150,7 @@ def folded(tl: Any, state: State, s: Any, V: Any, p_type: Any, c: Any = None) ->
     O_kept = tl.mul(O, c, name="O*c")
     p = tl.cast(e, p_type)
     O_tile = tl.dot(p, V, name="p*V")
-    O_new = tl.add(O_kept, O_tile)
+    O_new = tl.add(O_kept, O_tile, out=O_kept if "O_new" in in_place else None)
     return m_new, l_new, O_new
 
 
@@ -157,6 +161,7 @@ def arena_game(
     v: Any,
     *,
     homes: Mapping[str, str] | None = None,
+    in_place: Collection[str] = (),
     tile: int = 16,
     sm_scale: float | None = None,
     dtype: Any = None,
@@ -171,6 +176,9 @@ def arena_game(
     homes
         ``"persistent"`` or ``"scoped"`` for each of Q, K, V, s, c, m, l and O. V that is left out goes where K goes, l
         where m goes, and the others where they belong (`HOMES`).
+    in_place
+        Which of ``"s"``, ``"s-m"``, ``"exp"`` and ``"O_new"`` are written by ``out=`` over the tile that they come
+        from (qk, s, s-m, O*c): the same bits in fewer bytes.
     tile
         Keys handled at once.
     sm_scale, dtype, topology, data, scratch_checks, record, max_record_bytes, wide_links
@@ -192,6 +200,7 @@ def arena_game(
         If what no rewind gives back has filled the scratch; ``error.run`` is the run so far.
     """
     where = _homes(homes)
+    over = _overwriting(in_place, where)
     x = look_at(q, k, v, dtype=dtype)
     if x.T_q != 1:
         raise ShapeError(f"the arena game decodes one token: q must have shape (1, heads, d), got {x.shape}")
@@ -206,7 +215,7 @@ def arena_game(
         O = ctx.empty(x.q.shape, dtype=x.out_dtype, name="O")
         ctx.launch(
             "arena_game", arena_kernel, Q, K, V, O, x.S_kv, x.h_q, x.h_kv, x.d,
-            tile=tile, homes=where, scale=_scale(sm_scale, x.d),
+            tile=tile, homes=where, in_place=over, scale=_scale(sm_scale, x.d),
         )  # fmt: skip
         return O, None
 
@@ -216,7 +225,7 @@ def arena_game(
         kernel=arena_kernel,
         bench=bench,
         reference=partial(reference.attention, sm_scale=sm_scale),
-        shown={"pes": 1, "cubes": 1, "homes": where},
+        shown={"pes": 1, "cubes": 1, "homes": where, "in_place": over},
     )
 
 
@@ -244,6 +253,25 @@ def _homes(homes: Any) -> dict[str, str]:
         raise ValueError(f"homes must be 'persistent' or 'scoped', got {', '.join(bad)}.")
     pairs = {pair: homes[first] for pair, first in (("V", "K"), ("l", "m")) if first in homes}
     return {**HOMES, **pairs, **homes}
+
+
+def _overwriting(in_place: Any, homes: Mapping[str, str]) -> tuple[str, ...]:
+    """Results that are written over an operand, in the order of the fold.
+
+    Raises
+    ------
+    ValueError
+        For another name, and for an s that shall be both persistent and in the bytes of qk.
+    """
+    names = {in_place} if isinstance(in_place, str) else set(in_place)
+    for name in names:
+        if name not in _IN_PLACE:
+            raise ValueError(
+                f"in_place: there is no result {name!r} to overwrite; there are {', '.join(_IN_PLACE)}."
+            )
+    if "s" in names and homes["s"] == "persistent":
+        raise ValueError("s cannot be persistent and in place too: qk, which it would overwrite, is scoped.")
+    return tuple(name for name in _IN_PLACE if name in names)
 
 
 # -- a name that moves, and bytes that stay ----------------------------------------------------------------------

@@ -98,6 +98,24 @@ def test_keys_and_values_outside_overflow_on_five_times_the_speech() -> None:
         wrong.arena_game(q, *(x[: 16 * fit + 16] for x in longer), homes={"K": "persistent"})
 
 
+EVERYTHING = ("s", "s-m", "exp", "O_new")
+
+
+@pytest.mark.parametrize(("name", "saved"), [("s", 576), ("s-m", 576), ("exp", 576), ("O_new", 2_304)])
+def test_what_is_written_in_place_gives_the_same_bits_in_fewer_bytes(name: str, saved: int) -> None:
+    plain, lean = wrong.arena_game(*sample()), wrong.arena_game(*sample(), in_place=[name])
+    assert (lean.output == plain.output).all()
+    assert plain.peak_scratch - lean.peak_scratch == saved
+    assert wrong.arena_game(*sample(), in_place=name).params["in_place"] == (name,)
+
+
+def test_everything_in_place() -> None:
+    lean = wrong.arena_game(*sample(), in_place=set(EVERYTHING))
+    assert (lean.output == wrong.arena_game(*sample()).output).all()
+    assert lean.peak_scratch == 21_648
+    assert lean.params["in_place"] == EVERYTHING
+
+
 def test_homes_that_are_left_out() -> None:
     run = wrong.arena_game(*sample(0, 40), homes={"K": "persistent"}, data=False)
     assert run.params["homes"] == {**wrong.HOMES, "K": "persistent", "V": "persistent"}
@@ -121,6 +139,12 @@ def test_homes_that_are_left_out() -> None:
         ),
         ({"homes": {"lse": "scoped"}}, ValueError, "no tensor 'lse'. There are: Q, K"),
         ({"homes": "scoped"}, TypeError, r"homes must be a dict such as dict\(K='scoped', .*got 'scoped'"),
+        ({"in_place": ["qk"]}, ValueError, "no result 'qk' to overwrite; there are s, s-m, exp, O_new."),
+        (
+            {"in_place": "s", "homes": {"s": "persistent"}},
+            ValueError,
+            "s cannot be persistent and in place too",
+        ),
         ({"tile": 0}, ValueError, "tile must be a whole number from 1 on"),
         ({"house": {}}, TypeError, "wrong.arena_game has no argument house=; did you mean homes="),
     ],
