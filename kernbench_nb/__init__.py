@@ -42,6 +42,9 @@ _PUBLIC: dict[str, str] = {
     "show_arenas": "kernbench_nb.widgets.arenas:show_arenas",
     "show_log": "kernbench_nb.widgets.log:show_log",
     "step": "kernbench_nb.widgets.stepper:step",
+    # the course
+    "check_answer": "kernbench_nb.course.answers:check_answer",
+    "predict": "kernbench_nb.course.predicting:predict",
     # the notebook's extension
     "load_ipython_extension": "kernbench_nb.widgets.magic:load_ipython_extension",
     "unload_ipython_extension": "kernbench_nb.widgets.magic:unload_ipython_extension",
@@ -55,6 +58,7 @@ _PUBLIC: dict[str, str] = {
     "TopologyError": "kernbench_nb.errors:TopologyError",
     "UninitializedReadError": "kernbench_nb.errors:UninitializedReadError",
     "UseAfterScopeError": "kernbench_nb.errors:UseAfterScopeError",
+    "WrongAnswer": "kernbench_nb.errors:WrongAnswer",
 }
 
 __all__ = ["__version__", *_PUBLIC]

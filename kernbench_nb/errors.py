@@ -106,5 +106,29 @@ class TopologyError(KernbenchError, ValueError):
     """A topology file or mapping is not valid."""
 
 
+class WrongAnswer(KernbenchError):
+    """An exercise of the course was answered, and not rightly; IPython shows it in two lines, with no traceback.
+
+    Attributes
+    ----------
+    exercise
+        Its id.
+    got
+        What was answered, or what came of it.
+    idea
+        What is missing, without the answer.
+    """
+
+    def __init__(self, exercise: str, got: str, idea: str) -> None:
+        super().__init__(f"exercise {exercise}: {got}\n{idea}")
+        self.exercise = exercise
+        self.got = got
+        self.idea = idea
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: where a check raises is no news to a reader."""
+        return str(self).splitlines()
+
+
 class UnwaitedLoadWarning(UserWarning):
     """A `load_async` was never waited on before its kernel ended."""

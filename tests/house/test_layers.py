@@ -22,6 +22,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("benches",),
     ("analysis",),
     ("plots", "widgets", "export"),
+    # answers readers of the notebooks; above the views, since a check may run anything and look at it as they do
+    ("course",),
     # what the command line is made of: keys of benches, words about a run, and the tour
     ("_settings", "_terminal"),
     ("_tour",),
