@@ -207,7 +207,9 @@ def page(tour: Tour, folder: Path) -> tuple[Path, str]:
     from kernbench_nb.widgets.html import Section, write_page
     from kernbench_nb.widgets.scene import scene
 
-    sweep, pair = scene(tour.run), scene(tour.long, tour.dead)
+    # by tile one stands at the end of a tile: all that it made is there, and is about to be given back
+    last = tour.run.tile_log.rows.scopes.label[int(tour.run.tile_log.columns["scope"][-1])]
+    sweep, pair = scene(tour.run, tile=last), scene(tour.long, tour.dead)
     overflow = pair.other.head["error"] if pair.other is not None else {}
     sections = (
         Section(sweep, "The sweep, tile by tile", _sweep_text(tour.run, sweep.pe)),
@@ -227,8 +229,14 @@ def _sweep_text(run: RunResult, pe: int) -> str:
         "lie the query and the state (m, l, O): they outlive every tile. Above it lies the scoped arena: K, V, the "
         "scores S (qk, then s) and the weights P (exp, then p) of one tile. When the tile ends, its scope moves the "
         "cursor back to the save-point: they are given back, and the next tile takes the same bytes.\n\n"
-        f"It stands inside the last tile of PE {pe}. Step with the arrow keys, by tile or by operation; choose another "
-        "PE; or click on a tile, a block or a bar to go there."
+        "A tile may raise the maximum m. What was summed up before is then too large by one factor for each row, "
+        "c = exp(m_old − m_new): so much the old l and O shrink before the tile is added to them.\n\n"
+        f"When all tiles are folded, the states merge: PE {pe} sends (m, l, O) to PE {pe - 1}, which merges it into "
+        f"its own and sends that on, PE {pe} → {pe - 1} → … → 0. Two states make m_new = max(m, m_in); with "
+        "a = exp(m − m_new) and b = exp(m_in − m_new) they make l_new = l·a + l_in·b, and O likewise. PE 0 divides its "
+        "O by its l and stores that.\n\n"
+        f"It stands at the end of the last tile of PE {pe}, just before the tile's bytes are given back. Step with "
+        "← and →, by tile or by operation; choose another PE; or click on a tile, a block or a bar to go there."
     )
 
 

@@ -194,10 +194,11 @@ def _sentence(trace: Trace, index: int, row: int) -> str:
 
 def _where(trace: Trace, index: int, row: int) -> str:
     tile = int(trace.ops["tile"][row])
-    place, of = int(trace.tiles["place"][tile]), trace.pes[index]["tiles"]
+    places = trace.tiles["place"]
+    place, of = int(places[tile]), int(places[trace.tiles["pe"] == index].max(initial=0))
     words = [trace.pes[index]["label"], trace.text(int(trace.tiles["label"][tile]))]
     if place:
-        words.append(f"{place}/{of}")
+        words.append(f"{place} of {of}")
     if trace.tiles["k0"][tile] >= 0:
         words.append(f"keys {trace.tiles['k0'][tile]} to {trace.tiles['k1'][tile] - 1}")
     return ", ".join(words)

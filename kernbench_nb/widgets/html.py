@@ -56,6 +56,8 @@ const mount = async (module, number) => {
   const model = new Model(state);
   await module.initialize?.({ model });
   await module.render({ model, el });
+  // nothing else on a page of its own takes keys: the first view does, from the start
+  if (number === 0) el.querySelector('.kb')?.focus({ preventScroll: true });
 };
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -87,7 +87,8 @@ def encode(
     names = _names(rows, texts)
     packer = Packer()
 
-    packer.add("ops", len(rows), _ops(run, tiles, blocks, clock, names))
+    ops = _ops(run, tiles, blocks, clock, names)
+    packer.add("ops", len(rows), ops)
     packer.add("kinds", len(rows.kinds), _kinds(rows, texts, index_of_pe))
     packer.add("allocs", len(memory.born), _allocs(run, blocks, names, texts))
     packer.add("scopes", len(rows.scopes), _scopes(run, texts))
@@ -115,6 +116,7 @@ def encode(
     packer.add("pool4", len(values.pool4), {"x": values.pool4})
     if score is not None:
         score["tokens"] = list(words) if words is not None else values.words
+    sums = {name: ops[name] for name in ("hbm", "flops", "copies", "need")}
     head: Head = {
         "schema": SCHEMA,
         "version": VERSION,
@@ -129,7 +131,7 @@ def encode(
         "makespan": run.makespan_ps,
         "data": run.data,
         "scoped": bool(rows.scopes.rewind.any()),
-        "pes": [_pe(run, pe, labels[pe], tiles, stops) for pe in pes],
+        "pes": [_pe(run, pe, labels[pe], tiles, stops, sums) for pe in pes],
         "score": score,
         "sources": sources.pieces,
         "values": bool(values.what),
@@ -407,9 +409,10 @@ def _machine(machine: Topology) -> Head:
     }
 
 
-def _pe(run: RunResult, pe: int, label: str, tiles: Tiles, stops: Ints) -> Head:
+def _pe(run: RunResult, pe: int, label: str, tiles: Tiles, stops: Ints, sums: Mapping[str, Array]) -> Head:
     memory = run.memory_log
     parts = [(i, p) for i, p in enumerate(memory.rows.parts) if p.pe == pe]
+    last = int(stops[parts[-1][0]]) - 1 if int(stops[parts[-1][0]]) > parts[0][1].first else -1
     sip, cube, within = run.topology.locate(pe)
     x, y = run.topology.pe_xy(within)
     own = tiles.columns["pe"] == pe
@@ -423,10 +426,13 @@ def _pe(run: RunResult, pe: int, label: str, tiles: Tiles, stops: Ints) -> Head:
         "y": y,
         "op0": parts[0][1].first,
         "op1": int(stops[parts[-1][0]]),
+        "before": 0,
+        "rows": int(stops[parts[-1][0]]) - parts[0][1].first,
         "end": max(p.end_ps for _, p in parts),
         "peak": memory.peak_by_pe[pe],
         "persistent": memory.persistent_by_pe[pe],
         "tiles": swept,
+        "total": {name: int(column[last]) if last >= 0 else 0 for name, column in sums.items()},
     }
 
 

@@ -94,11 +94,12 @@ def values_of(run: RunResult, tiles: Tiles, score: Mapping[str, Any] | None) -> 
     c = tiles.columns
     for tile in _in_time(tiles, recorded):
         if tiles.kind[tile] == "merge":
-            merged = errors.merge(tile)
-            if merged is None:
+            taken = errors.merge(tile)
+            if taken is None:
                 continue
-            state, correction, share = merged
-            put(tile, "share", share)
+            state = taken.state
+            corrections = {"a": taken.a, "b": taken.b}
+            put(tile, "share", taken.share)
         else:
             named = recorded[tile]
             keys = int(c["k1"][tile] - c["k0"][tile])
@@ -113,9 +114,9 @@ def values_of(run: RunResult, tiles: Tiles, score: Mapping[str, Any] | None) -> 
                 continue
             state = found
             c_now = named.get("c")
-            correction = np.zeros_like(state.m) if c_now is None else _column(c_now)
+            corrections = {"c": np.zeros_like(state.m) if c_now is None else _column(c_now)}
             errors.fold(tile, state)
-        for name, array in (("m", state.m), ("l", state.l), ("c", correction), ("o", _normalised(state))):
+        for name, array in {"m": state.m, "l": state.l, **corrections, "o": _normalised(state)}.items():
             put(tile, name, array)
         error = errors.now(tile)
         if error is not None:
@@ -176,14 +177,23 @@ def _normalised(state: State) -> Floats:
     return np.divide(state.O, state.l, out=np.zeros_like(state.O), where=state.l > 0)
 
 
-def merged(a: State, b: State) -> tuple[State, Floats, Floats]:
-    """Two states in one, the correction of the first, and the share of l that is the first's."""
-    m = np.maximum(a.m, b.m)
+class Merged(NamedTuple):
+    """Two states in one; how much of each is left of its l and O, and the first one's share of the new l."""
+
+    state: State
+    a: Floats
+    b: Floats
+    share: Floats
+
+
+def merged(own: State, other: State) -> Merged:
+    """``m = max(m_a, m_b)``, ``a = exp(m_a - m)``, ``b = exp(m_b - m)``, ``l = l_a a + l_b b``, O likewise."""
+    m = np.maximum(own.m, other.m)
     safe = np.where(np.isfinite(m), m, 0.0)
-    ca, cb = np.exp(a.m - safe), np.exp(b.m - safe)
-    l = a.l * ca + b.l * cb
-    share = np.divide(a.l * ca, l, out=np.ones_like(l), where=l > 0)
-    return State(m, l, a.O * ca + b.O * cb), ca, share
+    a, b = np.exp(own.m - safe), np.exp(other.m - safe)
+    l = own.l * a + other.l * b
+    share = np.divide(own.l * a, l, out=np.ones_like(l), where=l > 0)
+    return Merged(State(m, l, own.O * a + other.O * b), a, b, share)
 
 
 class _Errors:
@@ -203,7 +213,7 @@ class _Errors:
         group = self._group[pe] = int(c["layer"][tile]), int(c["q0"][tile]), int(c["q1"][tile])
         self._states[group][pe] = state
 
-    def merge(self, tile: int) -> tuple[State, Floats, Floats] | None:
+    def merge(self, tile: int) -> Merged | None:
         """A PE has taken in another's state; None where one of the two is not known."""
         c = self._tiles.columns
         pe, peer = int(c["pe"][tile]), int(c["peer"][tile])
@@ -217,9 +227,9 @@ class _Errors:
             if own is None and other is not None:
                 states[pe] = other  # a PE with no keys of its own goes on with what came in
             return None
-        state, correction, share = merged(own, other)
-        states[pe] = state
-        return state, correction, share
+        taken = merged(own, other)
+        states[pe] = taken.state
+        return taken
 
     def now(self, tile: int) -> Floats | None:
         """``|o - final| / |final|`` of each row, o of all states of these rows together; None if not known."""

@@ -107,7 +107,7 @@ class _Cut:
     def pes(self) -> list[dict[str, Any]]:
         """What the head says about each PE."""
         return [
-            {**p, "op0": int(begin), "op1": int(begin + stop - first)}
+            {**p, "op0": int(begin), "op1": int(begin + stop - first), "before": int(first) - int(p["op0"])}
             for p, begin, first, stop in zip(self._trace.pes, self.begin, self.first, self.stop, strict=True)
         ]
 

@@ -42,7 +42,7 @@ def test_the_picture_of_the_tour(trace: TraceOf) -> None:
     t = trace("decode")
     spot = find_spot(t, pe=7, tile="tile 2", at="O*c")
     said = texts(fallback.draw_run(t, spot.pe, spot.step))
-    assert "PE 7, tile 2, 3/3, keys 312 to 318" in said
+    assert "PE 7, tile 2, 3 of 3, keys 312 to 318" in said
     assert "after O*c (mul, 3x3x64, 3x3x1 -> 3x3x64): 13 ns" in said
     assert {"Q", "m", "l", "O", "K", "V", "qk", "s", "O*c"} <= set(said)
     assert "18 live blocks: persistent below, scoped above" in said

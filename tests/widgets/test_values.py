@@ -94,6 +94,9 @@ def test_a_merge_says_which_share_it_kept(trace: TraceOf) -> None:
     np.testing.assert_allclose(value(t, merge, "share"), kept / (kept + got), rtol=1e-6)
     np.testing.assert_allclose(value(t, merge, "l"), kept + got, rtol=1e-6)
     np.testing.assert_allclose(value(t, merge, "m"), m, rtol=1e-6)
+    np.testing.assert_allclose(value(t, merge, "a"), np.exp(own["m"] - m), rtol=1e-6)
+    np.testing.assert_allclose(value(t, merge, "b"), np.exp(other["m"] - m), rtol=1e-6)
+    assert value(t, merge, "c") is None  # that is what a tile does to the state before it
 
 
 def test_the_last_merge_holds_the_output(run_of: RunOf, trace: TraceOf) -> None:
@@ -117,10 +120,10 @@ def test_standard_attention_keeps_weights_and_no_state() -> None:
 def test_merging_an_empty_state_changes_nothing() -> None:
     some = State(np.array([[0.5]]), np.array([[2.0]]), np.array([[2.0, 4.0]]))
     none = State(np.array([[-np.inf]]), np.array([[0.0]]), np.array([[0.0, 0.0]]))
-    for state, _, share in (merged(some, none), merged(none, some)):
+    for state, _, _, share in (merged(some, none), merged(none, some)):
         assert state.m == 0.5
         assert state.l == 2.0
         assert state.O.tolist() == [[2.0, 4.0]]
         assert share in ([[1.0]], [[0.0]])
-    state, _, share = merged(none, none)
+    state, _, _, share = merged(none, none)
     assert (state.m, state.l, share) == (-np.inf, 0.0, 1.0)

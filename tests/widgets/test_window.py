@@ -131,3 +131,14 @@ def test_a_view_of_a_long_run_holds_a_window(monkeypatch: pytest.MonkeyPatch, ru
     assert view.steps == 300
     assert "tile 70" in view.svg()
     view.close()
+
+
+def test_a_part_says_where_it_lies_and_what_the_whole_run_did(cut: tuple[Trace, Trace, list[int]]) -> None:
+    whole, part, rows = cut
+    for a, b in zip(whole.pes, part.pes, strict=True):
+        if b["op1"] > b["op0"]:
+            assert b["before"] == rows[b["op0"]] - a["op0"]
+        assert b["rows"] == a["rows"] == a["op1"] - a["op0"]
+        assert (a["before"], b["total"]) == (0, a["total"])
+        if a["op1"] > a["op0"]:
+            assert a["total"] == {n: whole.ops[n][a["op1"] - 1] for n in ("hbm", "flops", "copies", "need")}

@@ -104,8 +104,15 @@ export class Pick {
   }
 }
 
-/** Arrows step, PgUp and PgDn step by tile, Home and End go to the ends, space plays. */
+/**
+ * Arrows step, PgUp and PgDn step by tile, Home and End go to the ends, space plays. On a button that the keyboard went
+ * to, space and Enter press it, as everywhere; after a click the keys are the player's again, so that space plays on.
+ */
 export function keys(root, player) {
+  root.addEventListener('click', event => {
+    const pressed = event.detail > 0 && event.target.closest('button');
+    if (pressed && root.contains(pressed)) root.focus({ preventScroll: true });
+  });
   root.addEventListener('keydown', event => {
     const tag = event.target.tagName;
     if (event.ctrlKey || event.metaKey || event.altKey || tag === 'SELECT') return;

@@ -7,9 +7,17 @@ import { patterns, textures } from './texture.js';
 import { css, ENGINES } from './colour.js';
 import { group, niceStep, percent, time } from './numbers.js';
 import { MONO, textWidth } from './place.js';
-import { waited, who } from './words.js';
+import { thing, waited, who } from './words.js';
 
 const LANE = 22;
+export const ENGINE_WORDS = {
+  dma: 'moves tiles between HBM and scratch',
+  gemm: 'products of matrices',
+  math: 'element by element, sums and maxima over rows, copies',
+  ipc: 'messages between PEs',
+};
+
+const FAINT = 0.35; // of what is still to come
 const MOST_ROWS = 500; // of a tile with more operations, the lanes show these around the step
 
 export class Engines {
@@ -49,6 +57,9 @@ export class Engines {
 
   hover(event) {
     const { run, tip } = this.player;
+    const [x, y] = where(event, this.plot.svg);
+    const lane = ENGINES[Math.floor((y - 2) / LANE)];
+    if (lane && (x < this.x0 || x > this.x1)) return tip.show(event, [lane, ENGINE_WORDS[lane]]);
     const row = this.rowAt(event);
     if (row === undefined) return tip.hide();
     const { ops, sites } = run;
@@ -110,19 +121,20 @@ export class Engines {
     this.plot.svg.setAttribute('aria-label', `Engine lanes. ${this.sentence(at)}`);
   }
 
-  sentence({ shares }) {
+  sentence({ run, i, shares }) {
     const most = Math.max(...shares);
-    if (most <= 0) return 'No engine is busy in this tile.';
+    const what = thing(run, run.tile(i));
+    if (most <= 0) return `No engine is busy in this ${what}.`;
     return (
       ENGINES.map((e, n) => [e, shares[n]])
         .filter(([, s]) => s > 0)
         .map(([e, s]) => `${e} ${percent(s)}${s === most ? ' (longest)' : ''}`)
-        .join(', ') + ' of this tile.'
+        .join(', ') + ` of this ${what}.`
     );
   }
 
   summary({ run, p, i }) {
-    return this.sentence({ shares: this.shares(run, p, this.window(run, p, i)) });
+    return this.sentence({ run, i, shares: this.shares(run, p, this.window(run, p, i)) });
   }
 
   drawFrame({ win, x, shares, m }) {
@@ -171,6 +183,7 @@ export class Engines {
     this.hits = [];
     const inside = v => Math.max(this.x0, Math.min(this.x1, x(v)));
     const lastText = [-99, -99, -99, -99];
+    const now = inside(ops.clock[i]);
     for (const k of rows) {
       const e = run.engine(k);
       const name = ENGINES[e];
@@ -182,15 +195,24 @@ export class Engines {
         lastText[e] = this.drawWait(m, run, k, inside(ops.start[k]), inside(begin), y, later, lastText[e]);
       const busy = begin + run.busy(k);
       const [a, b, c] = [inside(begin), inside(busy), inside(Math.max(busy, ops.end[k]))];
-      g.globalAlpha = later ? 0.35 : 1;
-      if (c > b + 1) whisker(g, b, c, y, css(palette.line[name]));
       const w = Math.max(1.2, b - a - 0.6);
-      g.fillStyle = w > 4 ? this.textures[name] : css(palette.line[name]);
-      g.fillRect(a, y, w, 18);
-      g.lineWidth = 1;
-      g.strokeStyle = css(palette.line[name]);
-      if (w > 2) g.strokeRect(a + 0.5, y + 0.5, Math.max(0.2, w - 1), 17);
+      const bar = { a, b, c, y, w, fill: w > 4 ? this.textures[name] : css(palette.line[name]), line: css(palette.line[name]) };
+      // what lies behind the playhead has not happened yet, if it was issued before or not
+      const split = !later && c > now + 0.5;
+      g.globalAlpha = later || split ? FAINT : 1;
+      paintBar(g, bar);
       g.globalAlpha = 1;
+      if (split && a < now) {
+        g.save();
+        g.beginPath();
+        g.rect(this.x0, y - 1, now - this.x0, LANE);
+        g.clip();
+        g.clearRect(a, y, now - a, 18);
+        g.fillStyle = css(palette.bg2);
+        g.fillRect(a, y, now - a, 18);
+        paintBar(g, bar);
+        g.restore();
+      }
       this.hits.push([a, Math.max(c, a + 3), y, k]);
       if (k === i) m.rect(a, y, w, 18, 'op-now');
       const text = run.label(k);
@@ -231,7 +253,7 @@ export class Engines {
     return (a + b + w) / 2 + 4;
   }
 
-  drawTimes({ w0, w1, x, m }) {
+  drawTimes({ run, i, w0, w1, x, m }) {
     const y = 4 * LANE + 6;
     m.line(this.x0, y, this.x1, y, 'axis');
     const step = niceStep((w1 - w0) / 1000, (this.x1 - this.x0) / 84);
@@ -246,8 +268,17 @@ export class Engines {
       last = px + w / 2 + 6;
     }
     m.text(this.x1, y + 15, 'ns', 't lab2 end');
-    m.text(this.x1 + 10, y + 15, this.options.small ? 'busy' : 'busy in this tile', 't lab2');
+    m.text(this.x1 + 10, y + 15, this.options.small ? 'busy' : `busy in this ${thing(run, run.tile(i))}`, 't lab2');
   }
+}
+
+function paintBar(g, { a, b, c, y, w, fill, line }) {
+  if (c > b + 1) whisker(g, b, c, y, line);
+  g.fillStyle = fill;
+  g.fillRect(a, y, w, 18);
+  g.lineWidth = 1;
+  g.strokeStyle = line;
+  if (w > 2) g.strokeRect(a + 0.5, y + 0.5, Math.max(0.2, w - 1), 17);
 }
 
 function whisker(g, from, to, y, colour) {

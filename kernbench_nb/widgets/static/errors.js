@@ -2,7 +2,7 @@
 // The lines are made once; a step moves the edge up to which they are drawn in ink.
 
 import { svg } from './dom.js';
-import { percent, superscript } from './numbers.js';
+import { percent } from './numbers.js';
 import { BOLD, fit, textWidth } from './place.js';
 import { shortLabel } from './scratch.js';
 
@@ -105,12 +105,7 @@ export class ErrorCurve {
     for (let d = Math.ceil(Math.log10(this.low)); d <= Math.log10(this.high) + 0.01; d++) {
       const y = this.y(10 ** d);
       m.line(box.x, y, box.x + box.w, y, 'grid');
-      m.text(
-        box.x - 6,
-        y + 3.5,
-        { 0: '100 %', '-1': '10 %', '-2': '1 %', '-3': '0.1 %' }[d] || `10${superscript(d)}`,
-        't lab2 end num',
-      );
+      m.text(box.x - 6, y + 3.5, percent(10 ** d), 't lab2 end num');
     }
     const last = this.lastShown(at);
     m.path(this.paths.thin, 'er f');
@@ -163,26 +158,32 @@ export class ErrorCurve {
     const { run } = this.values.player;
     const e = this.medians[last];
     const [x, y] = [this.x(last), this.y(e)];
-    const right = x > this.box.x + this.box.w * 0.6;
+    const text = percent(e);
+    const spot = this.labelPlace(x, y, textWidth(text, BOLD), 9);
+    this.plate(m, spot);
     m.circle(x, y, 4, 'pt on');
-    m.text(
-      x + (right ? -9 : 9),
-      y + (y < this.box.top + 16 ? 15 : -7),
-      percent(e),
-      `t lab0 b halo${right ? ' end' : ''}`,
-    );
+    m.text(spot.x, spot.y, text, 't lab0 b');
     if (!this.values.numbers) return;
     const row = this.errors[last].reduce((best, v, r, all) => (v > all[best] ? r : best), 0);
     const worst = this.errors[last][row];
-    if (worst <= 2 * e || Math.abs(y - this.y(worst)) < 30) return;
-    const label = run.head.score?.row_labels?.[row] || `row ${row}`;
+    if (worst <= 2 * e || Math.abs(y - this.y(worst)) < 34) return;
+    const label = `${run.head.score?.row_labels?.[row] || `row ${row}`}: ${percent(worst)}`;
+    const other = this.labelPlace(x, this.y(worst), textWidth(label), 7);
+    this.plate(m, other);
     m.circle(x, this.y(worst), 2.5, 'pt2');
-    m.text(
-      x + (right ? -7 : 7),
-      this.y(worst) + (this.y(worst) < this.box.top + 14 ? 14 : -5),
-      `${label}: ${percent(worst)}`,
-      `t lab1 halo${right ? ' end' : ''}`,
-    );
+    m.text(other.x, other.y, label, 't lab1');
+  }
+
+  /** Beside a point, on the side where there is more room, above it unless that is out of the picture. */
+  labelPlace(x, y, width, gap) {
+    const right = x > this.box.x + this.box.w * 0.6;
+    const at = right ? x - gap - width : x + gap;
+    return { x: at, y: y < this.box.top + 16 ? y + 16 : y - 7, width };
+  }
+
+  /** The ground of a label: no curve crosses it. */
+  plate(m, { x, y, width }) {
+    m.rect(x - 2, y - 10, width + 4, 13, 'plate');
   }
 }
 

@@ -46,8 +46,6 @@ export function percent(x) {
 /** A signed decimal with a real minus sign. */
 export const signed = (x, digits = 2) => x.toFixed(digits).replace('-', '−');
 
-export const superscript = n => (n < 0 ? '⁻' : '') + String(Math.abs(n)).replace(/\d/g, c => '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]);
-
 /** "1 tile", "2 tiles". */
 export const many = (n, what) => `${group(n)} ${what}${n === 1 ? '' : 's'}`;
 

@@ -218,13 +218,23 @@ export class Pair {
     this.asked = 0;
     if (!this.shell.width || this.shell.closed) return;
     this.sides.forEach((side, n) => side.draw(this.rows[n]));
-    const text = `tile ${this.step} of ${this.most}`;
+    const label = this.label();
+    const text = `${label ? `${label} · ` : ''}${this.step} of ${this.most}`;
     this.controls.show({ at: this.step, last: this.most, text, playing: this.clock.on });
     if (this.picker) this.picker.show(this.p);
-    say(this.where, this.step ? `After tile ${this.step}` : 'Before the first tile');
+    say(this.where, label ? `After ${label}` : 'Before the first tile');
     say(this.said, this.sentence());
     this.live.say(`${this.where.textContent}: ${this.said.textContent}`, this.clock.on);
     this.shell.drawn();
+  }
+
+  /** The name of the last tile that is done; it is that of its scope, and no position. */
+  label() {
+    for (const { run, tiles } of this.step ? this.sides : []) {
+      const t = tiles[Math.min(this.step, tiles.length) - 1];
+      if (t !== undefined && this.step <= tiles.length) return run.tileLabel(t) || `scope ${this.step}`;
+    }
+    return this.step ? `tile ${this.step}` : '';
   }
 
   sentence() {
@@ -235,7 +245,7 @@ export class Pair {
     if (dead.length === 2) return 'both runs are full and have stopped.';
     if (dead.length) {
       const other = this.sides.find(s => !s.dead);
-      return `${lower(other.title)} ${bytes(used[other.number])} are in use; ${lower(dead[0].title)} the scratch is full and the run has stopped.`;
+      return `${lower(other.title)} ${bytes(used[other.number])} are in use; ${lower(dead[0].title)} the scratch is full and the run has stopped${dead[0].stoppedIn()}.`;
     }
     if (a.run.head.scoped !== b.run.head.scoped && this.step && Math.min(...used) > 0) {
       const [more, less] = used[0] > used[1] ? [0, 1] : [1, 0];

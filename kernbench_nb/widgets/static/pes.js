@@ -156,12 +156,12 @@ export class Pes {
     const q = Math.floor((y - this.top) / this.rowHeight);
     if (q < 0 || q >= run.pes.length || x < this.x0 || x > this.x1) return tip.hide();
     const ps = this.time(x);
-    const t = run.tilesOf[q].find(u => run.tiles.start[u] <= ps && run.tiles.end[u] > ps);
+    const row = run.rowAt(q, ps);
+    const t = row >= run.pes[q].op0 ? this.tileAt(run, q, row, ps) : -1;
+    const keys = t >= 0 && run.counted(t) && run.tiles.k0[t] >= 0;
     tip.show(event, [
       run.pes[q].label,
-      t === undefined
-        ? 'idle or waiting'
-        : `${run.tileLabel(t) || run.kind(t)}${run.tiles.k0[t] >= 0 ? `, keys ${run.tiles.k0[t]}–${run.tiles.k1[t] - 1}` : ''}`,
+      `${this.doing(run, q, row, ps)}${keys && ps < run.pes[q].end ? `, keys ${run.tiles.k0[t]}–${run.tiles.k1[t] - 1}` : ''}`,
       time(ps),
     ]);
   }
@@ -248,15 +248,27 @@ export class Pes {
     m.text(this.x1, bottom + 17, 'ns', 't lab2 end');
   }
 
+  /** The row that a PE is at: the one that it has just done, or while time goes on after it, the next one. */
+  under(run, q, row, now) {
+    const last = run.pes[q].op1 - 1;
+    if (run.ops.clock[row] >= now) return row;
+    let next = Math.min(row + 1, last);
+    // what is no operation takes no time: the one after it says what the PE is about
+    for (let n = 0; n < 3 && run.engine(next) === 4 && next < last; n++) next++;
+    return next;
+  }
+
+  tileAt(run, q, row, now) {
+    return run.tile(this.under(run, q, row, now));
+  }
+
+  /** What a PE does at a time, `row` being the last that it has done by then. */
   doing(run, q, row, now) {
     if (row < run.pes[q].op0) return 'not begun';
-    if (row >= run.pes[q].op1 - 1 && now >= run.pes[q].end) return 'done';
-    // the next row that is an operation says what the PE is about
-    let next = Math.min(row + 1, run.pes[q].op1 - 1);
-    for (let n = 0; n < 3 && run.engine(next) === 4 && next < run.pes[q].op1 - 1; n++) next++;
-    const t = run.tile(next);
-    if (run.op(next) === 'ipc_recv' && run.ops.end[next] > now)
-      return `waits for ${who(run, run.kinds.peer[run.ops.kind[next]])}`;
+    if (run.isLast(q, row) && now >= run.ops.clock[row]) return 'done';
+    const at = this.under(run, q, row, now);
+    if (run.op(at) === 'ipc_recv' && at > row) return `waits for ${who(run, run.kinds.peer[run.ops.kind[at]])}`;
+    const t = run.tile(at);
     const block = this.ring && run.counted(t) ? this.ring.get(run.tiles.k0[t]) : undefined;
     return block !== undefined ? `folds KV ${block}` : run.tileLabel(t) || run.kind(t);
   }

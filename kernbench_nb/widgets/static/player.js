@@ -10,6 +10,7 @@ import { Counters } from './counters.js';
 import { Live } from './live.js';
 import { Messages } from './messages.js';
 import { Panel } from './frame.js';
+import { group } from './numbers.js';
 import { lastAtMost } from './run.js';
 import { ScoreMap, isWide } from './score.js';
 import { Scratch } from './scratch.js';
@@ -453,23 +454,36 @@ export class Player {
     this.shell.drawn();
   }
 
-  sync({ run, p, i }) {
+  /** All that says where the reader stands goes to the target at once; only the panels run through what lies between. */
+  sync({ run, p }) {
     const [first, stop] = run.span(p);
-    const t = run.tile(i);
-    const text = this.granularity === 'tile' ? position(run, p, t) : `${i - first + 1} of ${stop - first}`;
-    this.controls.show({ at: i - first, last: stop - first - 1, text, playing: this.clock.on });
+    const at = this.at;
+    const t = run.tile(at);
+    const text =
+      this.granularity === 'tile'
+        ? position(run, p, t)
+        : `${group(run.ordinal(p, at))} of ${group(run.pes[p].rows)}`;
+    this.controls.show({ at: at - first, last: stop - first - 1, text, playing: this.clock.on });
     this.step.show(this.granularity);
     if (this.picker) this.picker.show(p);
-    this.counters.draw({ run, p, i });
-    const target = this.at;
-    const ended =
-      this.granularity === 'tile' &&
-      target === run.tiles.stop[run.tile(target)] &&
-      run.op(target) !== 'overflow';
-    const sentence = ended ? tileSentence(run, run.tile(target)) : operation(run, target);
+    this.counters.draw({ run, p, i: at });
+    const sentence = this.sentence(run, p, at);
     say(this.where, place(run, p, t));
     say(this.said, sentence);
-    this.live.say(`${place(run, p, run.tile(target))}. ${sentence}`, this.clock.on);
+    this.live.say(`${place(run, p, t)}. ${sentence}`, this.clock.on);
+  }
+
+  /** By tile a stop says what the tile did; the two ends of the run say that they are its ends. */
+  sentence(run, p, at) {
+    if (this.granularity !== 'tile' || run.op(at) === 'overflow') return operation(run, at);
+    const t = run.tile(at);
+    if (at === run.tiles.stop[t]) return tileSentence(run, t);
+    const [first, stop] = run.span(p);
+    const begins = at === first && run.ordinal(p, at) === 1;
+    const end = begins ? 'Here it begins. ' : at === stop - 1 && run.isLast(p, at) ? 'Here it ends. ' : '';
+    const done = at - run.tiles.op0[t] + 1;
+    const inside = end || done < 1 ? '' : `Inside it, after step ${group(done)} of ${group(run.tiles.op1[t] - run.tiles.op0[t] + 1)}: `;
+    return `${end}${inside}${operation(run, at)}`;
   }
 
   close() {

@@ -86,6 +86,16 @@ export class Run {
     return [this.pes[p].op0, this.pes[p].op1];
   }
 
+  /** Number of a row among all of its PE, from 1, also where only a part of the run is here. */
+  ordinal(p, i) {
+    return i - this.pes[p].op0 + this.pes[p].before + 1;
+  }
+
+  /** Whether a row is the last that its PE does. */
+  isLast(p, i) {
+    return this.ordinal(p, i) >= this.pes[p].rows;
+  }
+
   /** Which PE (index) a row belongs to. */
   peOf(row) {
     let low = 0,
@@ -109,7 +119,11 @@ export class Run {
   indexTiles() {
     const { tiles } = this;
     this.tilesOf = this.pes.map(() => []);
-    for (let t = 0; t < tiles.n; t++) if (tiles.op0[t] >= 0) this.tilesOf[tiles.pe[t]].push(t);
+    this.places = this.pes.map(() => 0); // how many tiles a PE has, those that an error kept from running included
+    for (let t = 0; t < tiles.n; t++) {
+      if (tiles.op0[t] >= 0) this.tilesOf[tiles.pe[t]].push(t);
+      this.places[tiles.pe[t]] = Math.max(this.places[tiles.pe[t]], tiles.place[t]);
+    }
     this.stopsOf = this.tilesOf.map((list, p) => {
       const [first, stop] = this.span(p);
       const rows = list.map(t => tiles.stop[t]);

@@ -308,7 +308,7 @@ export class Scratch {
     m.line(this.x0, this.y(peak), this.mapX + this.mapWidth, this.y(peak), 'hw');
     m.line(x, this.top - 10, x, this.bottom + 5, 'play');
     m.path(`M${x - 5} ${this.bottom + 11}L${x} ${this.bottom + 4}L${x + 5} ${this.bottom + 11}Z`, 'play-h');
-    const text = `operation ${group(i - axis.first + 1)} of ${group(axis.stop - axis.first)}`;
+    const text = `operation ${group(run.ordinal(p, i))} of ${group(run.pes[p].rows)}`;
     const left = x > this.x1 - textWidth(text) - 14;
     m.text(left ? x - 9 : x + 9, this.bottom + 14, text, `t lab1${left ? ' end' : ''}`);
     if (this.hot >= 0 && run.peOfBlock(this.hot) === p) {
@@ -345,16 +345,17 @@ export class Scratch {
       'strip-window',
     );
     m.line(x(i + 1), top - 3, x(i + 1), bottom + 2, 'play');
-    m.text(this.x0 - 6, bottom - 10, 'whole', 't lab2 end');
-    m.text(this.x0 - 6, bottom + 1, 'run', 't lab2 end');
+    const [above, below] = run.head.window ? ['this', 'part'] : ['whole', 'run'];
+    m.text(this.x0 - 6, bottom - 10, above, 't lab2 end');
+    m.text(this.x0 - 6, bottom + 1, below, 't lab2 end');
     const room = this.width - this.x1 - 8;
     m.text(
       this.x1 + 8,
       bottom - 10,
-      fit(`above: ${group(this.axis.from - first + 1)}–${group(this.axis.to - first)}`, room),
+      fit(`above: ${group(run.ordinal(p, this.axis.from))}–${group(run.ordinal(p, this.axis.to - 1))}`, room),
       't lab2',
     );
-    m.text(this.x1 + 8, bottom + 2, fit(`of ${group(stop - first)} operations`, room), 't lab2');
+    m.text(this.x1 + 8, bottom + 2, fit(`of ${group(run.pes[p].rows)} operations`, room), 't lab2');
   }
 
   /** The scratch as it is after the step, on its own canvas. */

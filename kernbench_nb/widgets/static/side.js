@@ -109,6 +109,12 @@ export class Side {
     );
   }
 
+  /** " in tile 47" */
+  stoppedIn() {
+    const { error } = this.run.head;
+    return error && error.tile >= 0 ? ` in ${this.run.tileLabel(error.tile)}` : '';
+  }
+
   layout() {
     const { run, pair } = this;
     this.scratch.options.limit = pair.overflows;

@@ -16,6 +16,19 @@ import { word } from './lens.js';
 const CHOICE = 58; // px, of the two buttons at the top left
 const MOST_ROWS = 24; // up to here a row has its numbers, beyond it bars alone
 
+// What the corrections are, as long as there is room for
+const TILE_WORDS = [
+  'c = exp(m_old − m_new): how much the old l and O shrink',
+  'c: how much the old l and O shrink',
+  'c shrinks the old l and O',
+];
+const MERGE_WORDS = [
+  'a = exp(m − m_new), b = exp(m_in − m_new): how much either l and O shrink',
+  'a = exp(m − m_new), b = exp(m_in − m_new): so l and O shrink',
+  'a, b: how much either l and O shrink',
+  'a, b shrink l and O',
+];
+
 export class Values {
   constructor(player) {
     this.player = player;
@@ -74,7 +87,7 @@ export class Values {
     this.px = this.labelWidth;
     this.nx = this.px + this.pw + (this.narrow ? 8 : 20);
     this.ox = this.nx + 3 * this.nw + (this.narrow ? 8 : 18);
-    this.ex = this.ox + this.ow + (this.narrow ? 46 : 66);
+    this.ex = this.ox + this.ow + (this.narrow ? 54 : 66);
     this.ew = width - this.ex - 8;
     this.below = this.ew < 110;
     if (this.below) {
@@ -83,19 +96,30 @@ export class Values {
       this.ew = width - this.ex - 10;
     }
     const curve = this.below ? 150 : 0;
-    this.height = this.y0 + this.h + 24 + curve;
+    this.height = this.y0 + this.h + 24 + curve + (this.below ? 14 : 0);
     this.curveBox = this.below
-      ? { x: this.ex, w: this.ew, top: this.y0 + this.h + 48, h: curve - 56, title: this.y0 + this.h + 22 }
+      ? { x: this.ex, w: this.ew, top: this.y0 + this.h + 64, h: curve - 58, title: this.y0 + this.h + 38 }
       : { x: this.ex, w: this.ew, top: this.y0 - 6, h: Math.max(84, this.h + 6), title: 12 };
     if (!this.below && this.curveBox.h > this.h + 6) this.height = this.y0 + this.curveBox.h + 18;
     this.g = size(this.plot, width, this.height);
     this.curve.layout(this.list, this.curveBox);
   }
 
-  draw({ run, p, i }) {
+  /**
+   * What there is at a row: `t`, the last tile whose state is known; `now`, whether its weights and corrections are
+   * still there. Those of an earlier tile are gone, whatever comes next.
+   */
+  seen({ run, i }) {
     const at = lastAtMost(this.ready, 0, this.ready.length, i);
     const t = at >= 0 ? this.list[at] : -1;
-    const key = `${p}|${t}|${i >= run.tiles.stop[t]}|${this.what}`;
+    const back = t >= 0 && i >= run.tiles.op1[t] && run.tiles.back[t] > 0;
+    return { at, t, here: run.tile(i), now: t === run.tile(i) && !back, back };
+  }
+
+  draw({ run, p, i }) {
+    const seen = this.seen({ run, i });
+    const { at, t, here, now } = seen;
+    const key = `${p}|${t}|${here}|${now}|${this.what}`;
     if (key === this.key) return;
     this.key = key;
     const m = this.marks.begin();
@@ -104,17 +128,39 @@ export class Values {
     // without numbers, the rows that a tile has share the height
     this.count = Math.max(1, (v && (v.m || v.s || v.share)?.rows) || this.rows);
     this.pitch = this.numbers ? this.rowHeight : this.h / Math.min(this.count, this.rows);
-    this.drawTitles(m, run, t, v);
-    if (v) {
-      if (v.share) this.drawShare(m, run, t, v);
-      else if (v.s) this.drawWeights(m, run, t, v);
-      if (v.m) this.drawState(m, v);
-      if (v.o) this.drawOutput(v);
-    } else m.text(this.px + this.pw / 2, this.y0 + this.h / 2 + 4, 'nothing computed yet', 't lab2 mid');
+    // a merge has two corrections, and its bars make room for the second
+    this.merge = now ? Boolean(v.share) : run.kind(here) === 'merge';
+    this.lw = this.pw - (this.merge ? this.nw : 0);
+    this.sx = this.nx - (this.merge ? this.nw : 0);
+    this.drawTitles(m, run, seen, v);
+    if (!now) this.drawNothing(m, run, seen);
+    else if (v.share) this.drawShare(m, run, t, v);
+    else if (v.s) this.drawWeights(m, run, t, v);
+    if (v?.m) this.drawState(m, v, now);
+    if (v?.o) this.drawOutput(v);
     this.curve.draw(m, at);
     m.end();
     const said = this.summary({ run, p, i });
     this.plot.svg.setAttribute('aria-label', said ? `Values ${said}.` : 'Values: none yet.');
+  }
+
+  /** Where S and P would be: what became of them, or that they are still to come. */
+  drawNothing(m, run, { t, here, back }) {
+    const label = run.tileLabel(here) || run.kind(here);
+    const computes = this.list.includes(here);
+    const lines = back && t === here
+      ? [`S and P of ${label}`, 'are given back']
+      : computes
+        ? [label, 'nothing computed yet']
+        : [label, 'no S and no P here'];
+    lines.forEach((text, n) =>
+      m.text(
+        this.px + this.lw / 2,
+        this.y0 + this.h / 2 - 3 + 15 * n,
+        fit(text, this.lw - 6),
+        `t mid ${n ? 'lab2' : 'lab1'}`,
+      ),
+    );
   }
 
   final(run) {
@@ -128,30 +174,19 @@ export class Values {
     return `after ${run.tileLabel(last) || run.kind(last)}, O / l is at most ${percent(worst)} from ${this.final(run)}`;
   }
 
-  drawTitles(m, run, t, v) {
+  drawTitles(m, run, { t, here, now }, v) {
     const { score } = run.head;
-    this.choice.el.hidden = Boolean(v?.share);
+    this.choice.el.hidden = this.merge;
     this.choice.show(this.what);
-    if (v?.share) m.text(0, 12, 'l·a / l_new', 't mono lab0 b');
+    if (this.merge) m.text(0, 12, 'l·a / l_new', 't mono lab0 b');
     else {
       const title = this.what === 'p' ? 'exp(s − m)' : 'scaled scores';
       m.text(CHOICE, 12, title, 't mono lab0 b');
       const used = CHOICE + textWidth(title, MONO_BOLD) + 10;
-      if (t >= 0) m.text(used, 12, fit(run.tileLabel(t), this.px + this.pw - used), 't lab2');
+      if (now) m.text(used, 12, fit(run.tileLabel(t), this.px + this.pw - used), 't lab2');
     }
-    if (!v || v.m) {
-      const said = ['running state of each row', 'state of each row', 'state'].find(
-        text => textWidth(text) < 3 * this.nw - 6,
-      );
-      if (said) m.text(this.nx + 6, 12, said, 't lab2');
-      for (const [n, name] of ['m', 'l', 'c'].entries()) {
-        m.text(this.nx + (n + 1) * this.nw - 6, this.y0 - 10, name, 't mono lab0 b end');
-      }
-      m.text(this.ox, this.y0 - 10, 'O / l', 't mono lab0 b');
-      if (this.ow > 100) m.text(this.ox + this.ow, this.y0 - 10, `${this.count}×${this.depth}`, 't lab2 end');
-      m.rect(this.ox, this.y0, this.ow, this.h, 'frame');
-    }
-    m.rect(this.px, this.y0, this.pw, this.h, 'frame');
+    if (!v || v.m) this.drawStateTitles(m, run, t);
+    m.rect(this.px, this.y0, this.lw, this.h, 'frame');
     if (!this.numbers) return;
     const group = this.groupRows(run);
     for (let r = 0; r < this.rows; r++) {
@@ -165,6 +200,23 @@ export class Values {
       );
       if (r && r % group === 0) m.line(this.px, y, this.ox + this.ow, y, 'rule2');
     }
+  }
+
+  drawStateTitles(m, run, t) {
+    const after = t >= 0 ? run.tileLabel(t) || run.kind(t) : '';
+    const room = this.ox + this.ow - this.sx - 6;
+    const said = (after ? [`state (m, l, O) after ${after}`, `state after ${after}`, `after ${after}`] : ['no state yet']).find(
+      text => textWidth(text) < room,
+    );
+    if (said) m.text(this.sx + 6, 12, said, 't lab1');
+    const names = this.merge ? ['m', 'l', 'a', 'b'] : ['m', 'l', 'c'];
+    for (const [n, name] of names.entries())
+      m.text(this.sx + (n + 1) * this.nw - 6, this.y0 - 10, name, 't mono lab0 b end');
+    m.text(this.ox, this.y0 - 10, 'O / l', 't mono lab0 b');
+    if (this.ow > 100) m.text(this.ox + this.ow, this.y0 - 10, `${this.count}×${this.depth}`, 't lab2 end');
+    m.rect(this.ox, this.y0, this.ow, this.h, 'frame');
+    const words = (this.merge ? MERGE_WORDS : TILE_WORDS).find(text => textWidth(text) <= room);
+    if (words) m.text(this.sx + 6, this.y0 + this.h + 15, words, 't lab1');
   }
 
   groupRows(run) {
@@ -205,17 +257,21 @@ export class Values {
   }
 
   drawShare(m, run, t, { share }) {
-    m.text(this.px, this.y0 - 10, 'share of l: kept', 't lab1');
-    m.text(this.px + this.pw, this.y0 - 10, `from ${who(run, run.tiles.peer[t])}`, 't lab1 end');
+    const from = `from ${who(run, run.tiles.peer[t])}`;
+    const kept = ['share of l: kept', 'kept'].find(
+      text => textWidth(text) + textWidth(from) + 8 < this.lw,
+    );
+    m.text(this.px, this.y0 - 10, kept || 'kept', 't lab1');
+    m.text(this.px + this.lw, this.y0 - 10, from, 't lab1 end');
     for (let r = 0; r < Math.min(share.rows, this.rows); r++) {
-      const w = share.x[r] * this.pw;
+      const w = share.x[r] * this.lw;
       const y = this.y0 + r * this.pitch;
       const pad = this.numbers ? 2 : 0.2;
       m.rect(this.px, y + pad, w, this.pitch - 2 * pad, 'keepbar');
       m.rect(
         this.px + w,
         y + pad,
-        this.pw - w,
+        this.lw - w,
         this.pitch - 2 * pad,
         this.numbers ? 'blk b-ipc' : 'bl bl-ipc',
         { fill: `url(#${this.id}ipc)` },
@@ -223,18 +279,20 @@ export class Values {
     }
   }
 
-  drawState(m, v) {
-    const columns = [v.m?.x, v.l?.x, v.c?.x];
+  drawState(m, v, now) {
+    const corrections = now ? [v.c || v.a, v.b] : [];
+    const columns = [v.m, v.l, ...corrections].map(column => column?.x);
+    const first = v.c?.x.every(x => x === 0); // nothing was there to shrink
     columns.forEach((x, n) => {
       if (!x) return;
       const finite = Array.from(x).filter(Number.isFinite);
       const low = n === 0 ? Math.min(...finite) : 0;
-      const high = n === 2 ? 1 : Math.max(...finite);
+      const high = n >= 2 ? 1 : Math.max(...finite);
       for (let r = 0; r < Math.min(x.length, this.rows); r++) {
-        const left = this.nx + n * this.nw;
+        const left = this.sx + n * this.nw;
         const y = this.y0 + r * this.pitch;
         const part = Number.isFinite(x[r]) ? Math.max(0, (x[r] - low) / (high - low || 1)) : 0;
-        const bends = n === 2 && x[r] < 0.995;
+        const bends = n >= 2 && x[r] < 0.995;
         if (!this.numbers) {
           m.rect(
             left + 4,
@@ -247,7 +305,7 @@ export class Values {
         }
         m.rect(left + 6, y + this.rowHeight - 3.5, part * (this.nw - 12), 2, bends ? 'vbar cbar' : 'vbar');
         const text =
-          n === 2 && x[r] === 0 ? 'first' : Number.isFinite(x[r]) ? signed(x[r]) : x[r] < 0 ? '−∞' : '∞';
+          n === 2 && first ? 'first' : Number.isFinite(x[r]) ? signed(x[r]) : x[r] < 0 ? '−∞' : '∞';
         m.text(
           left + this.nw - 6,
           y + this.rowHeight - 6,

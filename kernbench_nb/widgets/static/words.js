@@ -83,11 +83,25 @@ function copied(run, i) {
 /** How deep the arena is nested that a block belongs to. */
 const depth = (run, k) => run.scopes.depth[run.scopes.owner[run.allocs.scope[k]]];
 
+/** Operations of the shipped kernels that are worth a formula, by the kind of tile that they stand in. */
+const FORMULAS = {
+  tile: {
+    'exp c': 'The correction c = exp(m_old − m_new): how much the old l and O shrink',
+  },
+  merge: {
+    'maximum m_new': 'The larger maximum of the two states, m_new = max(m, m_in)',
+    'exp a': 'The correction a = exp(m − m_new): how much the l and O that were here shrink',
+    'exp b': 'The correction b = exp(m_in − m_new): how much the l and O of PE shrink',
+    'add l_new': 'l_new = l·a + l_in·b',
+    'add O_new': 'O_new = O·a + O_in·b',
+  },
+};
+
 function computed(run, i, name, took) {
   const { ops, allocs } = run;
   const op = run.op(i);
-  if (name === 'c' && op === 'exp')
-    return `The correction c = exp(m − m_new): how much the old l and O shrink, ${took}.`;
+  const formula = FORMULAS[run.kind(run.tile(i))]?.[`${op} ${name}`];
+  if (formula) return `${formula.replace('PE', who(run, run.tiles.peer[run.tile(i)]))}, in ${took}.`;
   const block = ops.out[i];
   if (run.made(i) >= 0)
     return `Math engine: ${op} makes ${name}, ${group(allocs.nbytes[block])} B of scratch, in ${took}.`;
@@ -110,7 +124,7 @@ export function tile(run, t) {
   const kind = run.kind(t);
   const head = `${many(tiles.ops[t], 'operation')} in ${time(tiles.end[t] - tiles.start[t])}`;
   const loaded = tiles.hbm[t] ? `, ${group(tiles.hbm[t])} B over HBM` : '';
-  const back = tiles.back[t] ? `${bytes(tiles.back[t])} of temporaries are given back next` : '';
+  const back = tiles.back[t] ? `${temporaries(run, t)} are given back next` : '';
   const copies = copiesIn(run, t);
   if (kind === 'tile') {
     const state = outlives(run, t, copies);
@@ -118,20 +132,78 @@ export function tile(run, t) {
     return `${head}${loaded}. ${state ? `${state}; ${rest}` : capital(rest)}.`;
   }
   if (kind === 'merge') {
-    return `The state of ${who(run, tiles.peer[t])} came in; both were rescaled to the larger m, added, and copied out: ${head}.`;
+    const state = outlives(run, t, copies);
+    return `The state of ${who(run, tiles.peer[t])} came in: m_new = max(m, m_in), l_new = l·a + l_in·b, O likewise${state ? `. ${state}` : ''}. ${onwards(run, t)}${head}.`;
   }
+  if (kind === 'setup') return `${setup(run, t)}${head}${loaded}.`;
   if (kind === 'send') {
-    let sent = 0,
-      count = 0;
+    let sent = 0;
+    const names = [];
     for (let i = tiles.op0[t]; i <= tiles.op1[t]; i++) {
       if (run.op(i) !== 'ipc_send') continue;
       sent += run.kinds.nbytes[ops.kind[i]];
-      count++;
+      names.push(run.subject(i));
     }
-    return `${many(count, 'message')} with ${group(sent)} B left for ${who(run, tiles.peer[t])}.`;
+    const what = names.every(Boolean) && names.length <= 6 ? ` (${names.join(', ')})` : '';
+    return `${many(names.length, 'message')}${what} with ${group(sent)} B left for ${who(run, tiles.peer[t])}.`;
   }
-  if (kind === 'finish') return `O / l is rounded and written to HBM: ${head}${loaded}.`;
+  if (kind === 'finish')
+    return `${run.pes.length > 1 ? `${who(run, tiles.pe[t])} divides` : 'Divides'} O by l, which is softmax times V, rounds it and stores it in HBM: ${head}${loaded}.`;
   return `${head}${loaded}.${back ? ` ${capital(back)}.` : ''}`;
+}
+
+/** Where a merged state goes from here: to the PE that it is sent to next, or into the output. */
+function onwards(run, t) {
+  const { tiles } = run;
+  const next = run.tilesOf[tiles.pe[t]].find(u => tiles.op0[u] > tiles.op1[t]);
+  if (next === undefined) return '';
+  if (run.kind(next) === 'send') return `It goes on to ${who(run, tiles.peer[next])}. `;
+  if (run.kind(next) === 'finish') return 'It holds all keys now; what is left is O / l. ';
+  return '';
+}
+
+const MOST_SETUP = 64; // rows
+
+/** What is made before the first tile, and where it lies. */
+function setup(run, t) {
+  const { tiles, ops } = run;
+  const first = run.tileLabel(t) === 'set-up';
+  const [loaded, reserved] = [[], []];
+  let kept = run.head.scoped;
+  for (let i = tiles.op0[t]; i <= Math.min(tiles.op1[t], tiles.op0[t] + MOST_SETUP); i++) {
+    const block = run.made(i);
+    if (block < 0) continue;
+    const list = run.op(i) === 'dma_read' ? loaded : run.op(i) === 'empty' ? reserved : null;
+    if (!list || !run.name(i)) continue;
+    list.push(run.name(i));
+    kept &&= run.persistent(block);
+  }
+  const begin = first ? 'Before the first tile: ' : '';
+  const said = [
+    loaded.length && `${some(loaded)} ${loaded.length > 1 ? 'are' : 'is'} loaded`,
+    reserved.length && `${some(reserved)} ${reserved.length > 1 ? 'get their' : 'gets its'} place`,
+  ].filter(Boolean);
+  if (!said.length) return begin;
+  const where = kept ? ', all in the persistent arena, which outlives every tile' : '';
+  return `${begin}${said.join(', ')}${where}. `;
+}
+
+const some = names => names.slice(0, 6).join(', ') + (names.length > 6 ? ', …' : '');
+
+const SHOWN = ['K', 'V', 'S', 'qk', 's', 's masked', 'exp', 'P', 'p']; // what a reader looks for, if it is there
+
+/** What the end of a tile gives back: "K, V, qk, s, exp, p and 11 more, 21.6 KiB,". */
+function temporaries(run, t) {
+  const { tiles, scopes, allocs } = run;
+  const size = bytes(tiles.back[t]);
+  const own = run
+    .live(tiles.stop[t])
+    .filter(k => scopes.depth[scopes.owner[allocs.scope[k]]] > 0 && allocs.born[k] >= tiles.op0[t]);
+  const names = new Set(own.map(k => run.text(allocs.name[k])));
+  const shown = SHOWN.filter(name => names.has(name));
+  if (!shown.length) return `${size} of temporaries`;
+  const more = own.length - shown.length;
+  return `${shown.join(', ')}${more > 0 ? ` and ${group(more)} more` : ''}, ${size} in all,`;
 }
 
 const capital = text => text[0].toUpperCase() + text.slice(1);
@@ -176,12 +248,19 @@ export function place(run, p, t) {
   return parts.join(' · ');
 }
 
-/** "3/20": the position of a tile among those of its PE; the words of what lies between. */
+/** "tile 2 · 3 of 20": a tile's name, and its position among those of its PE; the words of what lies between. */
 export function position(run, p, t) {
   if (t < 0) return '';
   if (!run.counted(t)) return run.tileLabel(t) || run.kind(t);
   const label = run.tileLabel(t) || 'scope';
-  return `${label} · ${run.tiles.place[t]}/${run.pes[p].tiles}`;
+  return `${label} · ${run.tiles.place[t]} of ${run.places[p]}`;
+}
+
+/** What a tile is called in a sentence: "this tile", "this merge". */
+export function thing(run, t) {
+  const words = { setup: 'set-up', recv: 'receive', other: 'part', scope: 'scope' };
+  const kind = t >= 0 ? run.kind(t) : 'other';
+  return words[kind] || kind;
 }
 
 export const who = (run, p) => (p >= 0 && run.pes[p] ? run.pes[p].label : 'another PE');

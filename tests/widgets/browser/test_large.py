@@ -5,6 +5,7 @@ How fast it is, benchmarks/stepper.py says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from harness import Page
 
 import kernbench_nb as kb
-from kernbench_nb.widgets.places import Spot
+from kernbench_nb.widgets.places import Spot, find_spot
 from kernbench_nb.widgets.reader import Trace
 from kernbench_nb.widgets.trace import trace_of
 from kernbench_nb.widgets.twin import Twin
@@ -121,3 +122,22 @@ def test_a_window_of_many_pes(page: Page) -> None:
     view.set("pe", 12)
     assert {"O", "l", "m", "Q"} <= set(view.texts(".p-arena text.mono"))
     assert view[".draw-error:visible"].count() == 0
+
+
+def test_numbers_of_a_part_are_those_of_the_whole_run(page: Page, trace: Callable[[str], Trace]) -> None:
+    """Cut to a window, a view says of the same step what it says of it in the whole run."""
+    whole = trace("long")
+    part, here = thinned(whole, find_spot(whole, tile="tile 40"), most=300)
+    assert part.head["window"] is not None
+    step = here.step + int(part.pes[0]["before"])
+    views = page.show(whole, name="whole", step=step), page.show(part, name="part", step=here.step)
+    for granularity in ("tile", "op"):
+        for view in views:
+            view.set("granularity", granularity)
+        for selector in (".counters", ".pos", ".caption"):
+            a, b = (view[selector].text_content() for view in views)
+            assert a == b
+    shown = [view.texts(".p-arena text") for view in views]
+    assert all(any(text.startswith("operation ") for text in texts) for texts in shown)
+    operation = [next(text for text in texts if text.startswith("operation ")) for texts in shown]
+    assert operation[0] == operation[1]

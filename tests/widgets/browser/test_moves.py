@@ -84,6 +84,32 @@ def test_keys_stay_in_the_view(page: Page, trace: Traces) -> None:
     assert view[".kb"].first.get_attribute("data-lm-suppress-shortcuts") == "true"
 
 
+def test_space_plays_after_a_click_and_presses_a_button_that_the_keyboard_went_to(
+    page: Page, trace: Traces
+) -> None:
+    view = page.show(trace("user"), view="page")
+    fold = view[".p-engines button.fold"]
+    fold.click()
+    assert fold.get_attribute("aria-expanded") == "false"
+    page.page.keyboard.press(" ")
+    page.frames(2)
+    assert fold.get_attribute("aria-expanded") == "false"
+    assert view["button[aria-label=Pause]"].count() == 1
+    page.page.keyboard.press(" ")
+    view.settle()
+    assert view["button[aria-label=Play]"].count() == 1
+    fold.focus()
+    page.page.keyboard.press(" ")
+    assert fold.get_attribute("aria-expanded") == "true"
+    assert view["button[aria-label=Play]"].count() == 1
+
+
+def test_a_view_takes_no_focus_by_itself(page: Page, trace: Traces) -> None:
+    """In a notebook the cursor stays in the cell; only a page of its own begins in the view."""
+    page.show(trace("user"))
+    assert page.page.evaluate("document.activeElement === document.body")
+
+
 def test_buttons(page: Page, trace: Traces) -> None:
     t = trace("decode")
     where = stops(t, 0)
@@ -293,7 +319,7 @@ def test_the_caption_says_what_happened(page: Page, trace: Traces) -> None:
     assert "are given back" in caption_at("scope_close")
     assert "on the channel" in caption_at("dma_read", name="K")
     assert "persistent arena" in caption_at("empty", name="O")
-    assert "The correction c = exp(m − m_new)" in caption_at("exp", name="c")
+    assert "The correction c = exp(m_old − m_new)" in caption_at("exp", name="c")
     assert "it leaves the scope before" in caption_at("copy")
     assert "3×3×16" in caption_at("gemm", name="qk")
     assert "to PE 6" in caption_at("ipc_send")

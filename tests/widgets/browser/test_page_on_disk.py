@@ -41,14 +41,40 @@ def opened(request: pytest.FixtureRequest, browser: Any, file: Path) -> Iterator
 def test_both_views_are_there(opened: Any) -> None:
     assert opened.locator("main > h2").all_text_contents() == ["The sweep, tile by tile", "Without scopes"]
     sweep, pair = opened.locator("#view-0"), opened.locator("#view-1")
-    assert sweep.locator("output.pos").text_content() == "tile 2 · 3/3"
-    assert pair.locator("output.pos").text_content() == "tile 48 of 100"
+    assert sweep.locator("output.pos").text_content() == "tile 2 · 3 of 3"
+    assert pair.locator("output.pos").text_content() == "tile 47 · 48 of 100"
     text = sweep.inner_text()
     assert [
         word for word in ("Score map", "Scratch", "Kernel", "Engines", "PEs", "Values") if word not in text
     ] == []
     assert "ScratchOverflowError" in pair.inner_text()
     assert "never reached" in pair.inner_text()
+
+
+def test_keys_work_from_the_start(opened: Any) -> None:
+    """Nobody has clicked, and no key has gone anywhere: the first view takes them."""
+    sweep = opened.locator("#view-0")
+    opened.keyboard.press("Home")
+    sweep.locator("output.pos", has_text="set-up").wait_for()
+    assert "Here it begins" in sweep.locator(".caption").text_content()
+    opened.keyboard.press("ArrowRight")
+    opened.keyboard.press("ArrowRight")
+    sweep.locator("output.pos", has_text="tile 0 · 1 of 3").wait_for()
+
+
+def test_it_says_what_a_reader_who_knows_nothing_asks(opened: Any) -> None:
+    """What outlives a tile, what becomes of S and P, what c is, how the states merge, why one kernel stops."""
+    text = " ".join(opened.locator("main").inner_text().split())
+    for words in (
+        "In its persistent arena lie the query and the state (m, l, O)",
+        "they are given back, and the next tile takes the same bytes",
+        "c = exp(m_old − m_new)",
+        "PE 7 → 6 → … → 0",
+        "PE 0 divides its O by its l",
+        "a tile's scratch is not given back when the tile ends",
+        "K, V, qk, s, exp, p and 11 more, 13.5 KiB in all, are given back next",
+    ):
+        assert words in text
 
 
 def test_nothing_is_wider_than_the_page(opened: Any) -> None:
@@ -64,5 +90,5 @@ def test_it_steps(opened: Any) -> None:
     sweep.locator("output.pos", has_text="tile 0").wait_for()
     pair.locator(".kb").first.focus()
     opened.keyboard.press("ArrowLeft")
-    pair.locator("output.pos", has_text="tile 47 of 100").wait_for()
+    pair.locator("output.pos", has_text="tile 46 · 47 of 100").wait_for()
     assert "ScratchOverflowError" not in pair.inner_text()

@@ -29,7 +29,7 @@ def pair(page: Page, trace: Traces) -> View:
 
 
 def test_both_are_stepped_by_tile(pair: View, trace: Traces) -> None:
-    assert pair[".pos"].text_content() == "tile 20 of 100"
+    assert pair[".pos"].text_content() == "tile 19 · 20 of 100"
     pair.keys("ArrowRight")
     assert pair.get("step") == 21
     for n, name in enumerate(("long", "overflow")):
@@ -82,7 +82,7 @@ def test_addresses_have_one_scale(pair: View) -> None:
 def test_two_runs_that_fit_share_the_higher_peak(page: Page, trace: Traces) -> None:
     view = page.show(trace("prefetch"), trace("prefetch"), names=["plain", "prefetched"], step=2)
     assert view[".p-arena line.limit"].count() == 0
-    assert view[".caption"].text_content().startswith("After tile 2 plain: ")
+    assert view[".caption"].text_content().startswith("After tile 1 plain: ")
 
 
 def test_keys_and_ends(pair: View) -> None:
@@ -118,7 +118,7 @@ def test_step_from_outside(pair: View) -> None:
     before = pair.draws
     pair.set("step", 12)
     pair.settle()
-    assert pair[".pos"].text_content() == "tile 12 of 100"
+    assert pair[".pos"].text_content() == "tile 11 · 12 of 100"
     assert pair.draws - before == 1
     pair.set("step", 5000)
     assert pair.get("step") == 100

@@ -168,7 +168,7 @@ def test_a_log_marks_rows_in_a_stepper(notebook: Notebook) -> None:
 
 def test_the_pair_opens_at_the_overflow(notebook: Notebook) -> None:
     it = view(notebook, "pair")
-    assert position(notebook, "pair") == "tile 48 of 100"
+    assert position(notebook, "pair") == "tile 47 · 48 of 100"
     it.get_by_text("ScratchOverflowError").first.wait_for()
     it.focus()
     notebook.page.keyboard.press("ArrowLeft")
