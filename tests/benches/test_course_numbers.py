@@ -165,7 +165,7 @@ def test_the_largest_tile_under_100_000_bytes(in_place: tuple[str, ...], tile: i
 @pytest.mark.parametrize(
     ("tile_q", "nbytes"), [(16, 1_714_944), (32, 898_304), (64, 489_984), (128, 326_656), (319, 163_328)]
 )
-@pytest.mark.parametrize("tile_kv", [32, 64, 128])
+@pytest.mark.parametrize("tile_kv", [16, 64])
 def test_query_blocks_count_the_walks(tile_q: int, tile_kv: int, nbytes: int) -> None:
     run = flash(319, tile_q, tile_kv)
     assert run.hbm_bytes == nbytes
