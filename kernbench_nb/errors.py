@@ -20,6 +20,17 @@ class KernbenchError(Exception):
 
     run: Any = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it whatever its arguments were: its text, then its attributes, `run` among them."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[KernbenchError], args: tuple[Any, ...]) -> KernbenchError:
+    """An error that was pickled, before it gets its attributes."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
 
 class ScratchOverflowError(KernbenchError, RuntimeError):
     """A request did not fit the scratch; the cursor is where it was.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from kernbench_nb._version import __version__
 from kernbench_nb.errors import DataModeError, KernbenchError
 from kernbench_nb.runtime_api.checking import Reference, compare
 from kernbench_nb.runtime_api.exporters import exporter
+from kernbench_nb.runtime_api.portable import portable
 from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, rate_text, time_text
 from kernbench_nb.runtime_api.usage import Roofline, Usage
 from kernbench_nb.sim_engine.memory_log import MemoryLog
@@ -83,6 +84,9 @@ class RecordedValue:
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RunResult:
     """What a run gives back. Frozen; what is expensive is worked out when it is first asked for.
+
+    It survives a pickle, as process pools need it, but for what belongs to its process: `engine` and `kernel`, and with
+    them `check` and running again.
 
     Attributes
     ----------
@@ -187,6 +191,26 @@ class RunResult:
             reference=reference,
             rerun=rerun,
         )
+
+    # -- to another process ------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes into a pickle: all that views look at. The engine, the kernel and the reference stay behind."""
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("params", "outputs", "counters", "versions"):
+            state[name] = dict(state[name])
+        left = dict.fromkeys(("engine", "kernel", "reference", "rerun"))
+        return {**state, **left, "given_log": portable(self.op_log.rows)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read a pickle; arrays are read-only again."""
+        for name in ("params", "counters", "versions"):
+            state[name] = MappingProxyType(state[name])
+        state["outputs"] = MappingProxyType({key: _read_only(a) for key, a in state["outputs"].items()})
+        for name in ("given_output", "given_lse"):
+            state[name] = None if state[name] is None else _read_only(state[name])
+        state["values"] = tuple(replace(value, values=_read_only(value.values)) for value in state["values"])
+        self.__dict__.update(state)
 
     # -- logs and frames ---------------------------------------------------------------------------------------
 
