@@ -1,0 +1,10 @@
+"""The rules of the course stand beside the tests that hold the notebooks to them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = str(Path(__file__).parent)
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
