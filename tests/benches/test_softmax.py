@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,17 @@ import pytest
 import kernbench_nb as kb
 
 BOTH = {"safe": kb.safe_softmax, "online": kb.online_softmax}
-ACCESSES = {"safe": 4, "online": 3}
+ALL = {**BOTH, "kept": partial(kb.online_softmax, keep=True)}
+ACCESSES = {"safe": 4, "online": 3, "kept": 2}
 both = pytest.mark.parametrize("name", BOTH)
+all_three = pytest.mark.parametrize("name", ALL)
 
 
 def scores(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     return (3 * np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
 
 
-@both
+@all_three
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f8e4m3"])
 @pytest.mark.parametrize(
     "how", [{}, {"tile": 17}, {"tile": 400, "rows": 2}, {"pes": 3}, {"pes": 4, "cubes": 2}]
@@ -26,14 +29,14 @@ def scores(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 def test_against_float64(name: str, dtype: str, how: dict[str, Any]) -> None:
     """Ragged tiles, ragged blocks of rows, ragged shards; one PE has no row at all."""
     x = scores(5, 100)
-    run = BOTH[name](x, dtype=dtype, **how)
+    run = ALL[name](x, dtype=dtype, **how)
     run.check()
     assert run.output.shape == (5, 100)
     assert run.output.astype(np.float64).sum(-1) == pytest.approx(1, abs=2e-2)
     assert run.params["m"] == 100
 
 
-@both
+@all_three
 def test_scores_that_are_no_numbers(name: str) -> None:
     x = scores(8, 70)
     x[1] = -np.inf  # sees no key
@@ -44,7 +47,7 @@ def test_scores_that_are_no_numbers(name: str) -> None:
     x[6] = np.finfo(np.float32).max
     x[7] = np.finfo(np.float32).min
     with np.errstate(all="raise"):
-        run = BOTH[name](x, tile=32)
+        run = ALL[name](x, tile=32)
         run.check()
     y = run.output
     assert not y[1].any()
@@ -54,21 +57,21 @@ def test_scores_that_are_no_numbers(name: str) -> None:
     assert (y[6:] == np.float32(1 / 70)).all()
 
 
-@both
+@all_three
 def test_the_check_can_fail(name: str) -> None:
     x = scores(2, 40)
-    run = BOTH[name](x)
+    run = ALL[name](x)
     x[0, 0] += 1  # arrays are not copied: the reference sees them as they are now
     with pytest.raises(AssertionError, match="differs from its float64 reference"):
         run.check()
 
 
-@both
+@all_three
 @pytest.mark.parametrize("tile", [1, 17, 64, 500])
 @pytest.mark.parametrize("rows", [1, 4, 64])
 def test_accesses_an_element_do_not_depend_on_tiles(name: str, tile: int, rows: int) -> None:
     x = scores(9, 100)
-    run = BOTH[name](x, tile=tile, rows=rows, data=False)
+    run = ALL[name](x, tile=tile, rows=rows, data=False)
     assert run.hbm_bytes == ACCESSES[name] * x.nbytes
 
 
@@ -109,6 +112,14 @@ def test_the_bench_runs_by_name(name: str) -> None:
     run.check()
     assert run.hbm_bytes == ACCESSES[name] * 3 * 33 * 4
     assert kb.bench(f"{name}_softmax", n=3, m=0).output.shape == (3, 0)
+
+
+@all_three
+@pytest.mark.parametrize("how", [{}, {"pes": 2, "tile": 20, "rows": 2}])
+def test_timing_mode_takes_the_same_time_and_bytes(name: str, how: dict[str, Any]) -> None:
+    data, timing = (ALL[name](scores(9, 70), data=data, **how) for data in (True, False))
+    assert data.makespan_ps == timing.makespan_ps
+    assert data.peak_scratch_by_pe == timing.peak_scratch_by_pe
 
 
 @both
