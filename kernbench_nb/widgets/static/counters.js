@@ -35,7 +35,9 @@ export class Counters {
       const value = h('b'),
         under = h('span');
       this.cells[key] = [value, under];
-      this.el.append(h('div', { class: `cell c-${key}`, title }, h('dt', {}, label), h('dd', {}, value, under)));
+      this.el.append(
+        h('div', { class: `cell c-${key}`, title }, h('dt', {}, label), h('dd', {}, value, under)),
+      );
     }
     this.meter = h('i');
     this.meterBox = h('i', { class: 'meter', 'aria-hidden': 'true' }, this.meter);

@@ -65,7 +65,7 @@ export class Engines {
     const { ops, sites } = run;
     const line = sites.line[ops.site[row]];
     tip.show(event, [
-      `${run.op(row)}  ${run.name(row)}`,
+      `${run.op(row)}  ${run.subject(row)}`,
       `${time(ops.start[row])} – ${time(ops.end[row])} (${time(ops.end[row] - ops.start[row])})`,
       line > 0 ? `line ${line}` : null,
     ]);
@@ -196,7 +196,15 @@ export class Engines {
       const busy = begin + run.busy(k);
       const [a, b, c] = [inside(begin), inside(busy), inside(Math.max(busy, ops.end[k]))];
       const w = Math.max(1.2, b - a - 0.6);
-      const bar = { a, b, c, y, w, fill: w > 4 ? this.textures[name] : css(palette.line[name]), line: css(palette.line[name]) };
+      const bar = {
+        a,
+        b,
+        c,
+        y,
+        w,
+        fill: w > 4 ? this.textures[name] : css(palette.line[name]),
+        line: css(palette.line[name]),
+      };
       // what lies behind the playhead has not happened yet, if it was issued before or not
       const split = !later && c > now + 0.5;
       g.globalAlpha = later || split ? FAINT : 1;
@@ -268,7 +276,12 @@ export class Engines {
       last = px + w / 2 + 6;
     }
     m.text(this.x1, y + 15, 'ns', 't lab2 end');
-    m.text(this.x1 + 10, y + 15, this.options.small ? 'busy' : `busy in this ${thing(run, run.tile(i))}`, 't lab2');
+    m.text(
+      this.x1 + 10,
+      y + 15,
+      this.options.small ? 'busy' : `busy in this ${thing(run, run.tile(i))}`,
+      't lab2',
+    );
   }
 }
 

@@ -16,6 +16,7 @@ export class Heat {
     const { S_q, S_kv, heads } = run.head.score;
     [this.S_q, this.S_kv] = [S_q, S_kv];
     this.heads = heads * S_q * columns > MOST_SCORES ? 1 : heads;
+    this.head = -1; // of several heads in one picture the heaviest weight, or that of this one
     this.image = new ImageData(columns, rows);
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.scores = new Map();
@@ -91,14 +92,15 @@ export class Heat {
   }
 
   paintWeights({ x, from, width, tokens }, shift, band, [r0, r1], [a, b], table) {
-    const { pixels, columns, byRow, heads } = this;
+    const { pixels, columns, byRow } = this;
+    const [first, last] = this.head < 0 ? [0, this.heads] : [this.head, this.head + 1];
     for (let r = r0; r < r1; r++) {
       const token = byRow ? 0 : Math.min(tokens - 1, Math.floor(((r - r0) * tokens) / (r1 - r0)));
       for (let c = a; c < b; c++) {
         let best = -Infinity;
         if (byRow) best = x[r * width + c - from] - shift[r];
         else {
-          for (let h = 0; h < heads; h++) {
+          for (let h = first; h < last; h++) {
             const row = h * tokens + token;
             const v = x[row * width + c - from] - shift[row];
             if (v > best) best = v;
@@ -147,6 +149,7 @@ export class Heat {
         let best = 0;
         for (let r = 0; r < s.rows; r++) {
           if (token >= 0 && r % tokens !== token) continue;
+          if (this.head >= 0 && Math.floor(r / tokens) !== this.head) continue;
           best = Math.max(best, Math.exp(s.x[r * s.cols + k - run.tiles.k0[t]] - shift[r]));
         }
         out.push([k, best]);

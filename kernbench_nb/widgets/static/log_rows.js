@@ -36,7 +36,7 @@ export class Rows {
       case 'op':
         return run.text(kinds.op[kind]);
       case 'name':
-        return run.text(ops.name[row]);
+        return run.subject(row);
       case 'shape':
         return run.text(kinds.shape[kind]);
       case 'tile':
@@ -72,6 +72,7 @@ export class Rows {
     const columns = row => [
       kinds.op[ops.kind[row]],
       ops.name[row],
+      run.subjectOf(row),
       kinds.shape[ops.kind[row]],
       kinds.text[ops.kind[row]],
       kinds.tensor[ops.kind[row]],

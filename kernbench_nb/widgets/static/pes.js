@@ -267,7 +267,8 @@ export class Pes {
     if (row < run.pes[q].op0) return 'not begun';
     if (run.isLast(q, row) && now >= run.ops.clock[row]) return 'done';
     const at = this.under(run, q, row, now);
-    if (run.op(at) === 'ipc_recv' && at > row) return `waits for ${who(run, run.kinds.peer[run.ops.kind[at]])}`;
+    if (run.op(at) === 'ipc_recv' && at > row)
+      return `waits for ${who(run, run.kinds.peer[run.ops.kind[at]])}`;
     const t = run.tile(at);
     const block = this.ring && run.counted(t) ? this.ring.get(run.tiles.k0[t]) : undefined;
     return block !== undefined ? `folds KV ${block}` : run.tileLabel(t) || run.kind(t);

@@ -482,7 +482,10 @@ export class Player {
     const begins = at === first && run.ordinal(p, at) === 1;
     const end = begins ? 'Here it begins. ' : at === stop - 1 && run.isLast(p, at) ? 'Here it ends. ' : '';
     const done = at - run.tiles.op0[t] + 1;
-    const inside = end || done < 1 ? '' : `Inside it, after step ${group(done)} of ${group(run.tiles.op1[t] - run.tiles.op0[t] + 1)}: `;
+    const inside =
+      end || done < 1
+        ? ''
+        : `Inside it, after step ${group(done)} of ${group(run.tiles.op1[t] - run.tiles.op0[t] + 1)}: `;
     return `${end}${inside}${operation(run, at)}`;
   }
 

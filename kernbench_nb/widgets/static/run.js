@@ -50,16 +50,27 @@ export class Run {
     return this.kinds.busy[this.ops.kind[i]];
   }
 
-  /** The name of what a row makes or moves: of a load into a buffer the buffer's, of a store or a send that of what goes. */
+  /** The name of what a row makes or moves; see `subjectOf`. */
   subject(i) {
-    const name = this.name(i);
-    const from = this.ops.a[i];
+    return this.text(this.subjectOf(i));
+  }
+
+  /**
+   * Number of that name among the strings: of a load into a buffer, and of what is written in place, the buffer's; of a
+   * store, a send or a copy that of what goes; of what nobody named the tensor's. 0 if there is none.
+   */
+  subjectOf(i) {
+    const { ops, allocs, kinds } = this;
     const op = this.op(i);
-    const into = this.ops.out[i];
-    if ((op === 'dma_read' || op === 'ipc_recv') && into >= 0 && this.made(i) < 0)
-      return this.text(this.allocs.name[into]) || name;
-    if (name || from < 0 || !['dma_write', 'ipc_send', 'copy'].includes(op)) return name;
-    return this.text(this.allocs.name[from]);
+    const name = ops.name[i];
+    const [from, into] = [ops.a[i], ops.out[i]];
+    const written = into >= 0 ? allocs.name[into] : 0;
+    const tensor = kinds.tensor[ops.kind[i]];
+    if (op === 'dma_read' || op === 'ipc_recv')
+      return (this.made(i) < 0 && written) || name || written || tensor;
+    if (name) return name;
+    if (['dma_write', 'ipc_send', 'copy'].includes(op)) return (from >= 0 && allocs.name[from]) || tensor;
+    return written || tensor;
   }
 
   /** What a row is called in a lane: what it makes or moves, else its operation. */

@@ -1,7 +1,8 @@
 // Score map: queries (down) by keys (across), cut into tiles. Where a tile is folded, the weights that it has now: when
 // a later tile raises m or l they fade, which is what the correction does.
 
-import { plot, size, where } from './dom.js';
+import { h as element, plot, size, where } from './dom.js';
+import { Pick } from './controls.js';
 import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css, mix } from './colour.js';
@@ -20,7 +21,8 @@ export class ScoreMap {
     this.player = player;
     this.options = options;
     this.plot = plot('Score map');
-    this.el = this.plot.box;
+    this.heads = element('p', { class: 'heads', hidden: true });
+    this.el = element('div', {}, this.heads, this.plot.box);
     this.id = `${player.id}-${options.name || 'score'}-`;
     patterns(this.plot.svg, this.id);
     this.marks = new Marks(this.plot.svg);
@@ -62,13 +64,35 @@ export class ScoreMap {
     const columns = Math.max(1, Math.min(score.S_kv, Math.floor(this.w * ratio)));
     const heatRows = this.byRow ? this.rows : Math.max(1, Math.min(score.S_q, Math.floor(this.h * ratio)));
     if (!this.heat || this.heat.run !== run || this.heat.columns !== columns || this.heat.rows !== heatRows) {
+      const head = this.heat?.run === run ? this.heat.head : -1;
       this.heat = new Heat(run, { columns, rows: heatRows, byRow: this.byRow });
+      this.heat.head = head < this.heat.heads ? head : -1;
     }
+    this.offerHeads(score);
     const plain = mix(palette.bg, palette.brand, 0.38);
     this.plain = new Uint32Array(new Uint8ClampedArray([...plain, 255]).buffer)[0];
     this.painted = new Map();
     this.layer = -1;
     this.key = null;
+  }
+
+  /** Where several heads share one picture: which of them it shows. Alike in what they skip, they differ in weights. */
+  offerHeads(score) {
+    const several = this.hasValues && !this.byRow && this.heat.heads > 1;
+    this.heads.hidden = !several;
+    if (!several) return;
+    if (this.picker?.run !== this.run) {
+      const names = Array.from({ length: score.heads }, (_, n) => [n, headName(score, n)]);
+      const pick = new Pick('Head', [[-1, 'all: the heaviest weight of any'], ...names], head => {
+        this.heat.head = head;
+        this.painted.clear();
+        this.key = null;
+        this.player.dirty();
+      });
+      this.picker = { run: this.run, pick };
+      this.heads.replaceChildren('heads ', pick.el);
+    }
+    this.picker.pick.show(this.heat.head);
   }
 
   layoutWide(width, small, score) {
@@ -416,6 +440,12 @@ export class ScoreMap {
     return out;
   }
 }
+
+/** "head 2": what the rows of one head have in common in their labels. */
+const headName = (score, n) => {
+  const label = score.row_labels?.[n * (score.row_labels.length / score.heads)] || '';
+  return label.replace(/, token.*/, '') || `head ${n}`;
+};
 
 /** Neighbouring tiles of a band, by keys, for which something holds: [first tile, last tile]. */
 function* spans(order, holds, band, tiles) {

@@ -22,10 +22,22 @@ export function drawLabels(view, { run, i, m, cursor, peak, live, open }) {
     top,
     bottom,
   );
-  shown.forEach((it, n) => drawLabel(view, m, run, i, it, x, right, ys[n]));
+  const names = nameWidth(view, run, shown, right - x);
+  shown.forEach((it, n) => drawLabel(view, m, run, i, it, { x, right, names }, ys[n]));
 }
 
-function drawLabel(view, m, run, i, item, x, right, y) {
+const kindOf = (run, k) => `${shape(run.text(run.allocs.shape[k]))} ${run.text(run.allocs.dtype[k])}`;
+
+/** Room for names: what the longest needs, as far as shapes and sizes leave it. */
+function nameWidth(view, run, shown, room) {
+  const blocks = shown.filter(it => it.k !== undefined);
+  const widest = of => Math.max(0, ...blocks.map(it => textWidth(of(it.k), MONO)));
+  const rest = widest(k => kindOf(run, k)) + widest(k => group(run.allocs.nbytes[k])) + 12;
+  const least = view.narrow ? 62 : 72;
+  return Math.max(least, Math.min(widest(k => blockName(run, k)) + 2, room - rest));
+}
+
+function drawLabel(view, m, run, i, item, { x, right, names }, y) {
   const { allocs } = run;
   if (item.head) {
     const left = x - 8;
@@ -48,11 +60,9 @@ function drawLabel(view, m, run, i, item, x, right, y) {
   const from = view.mapX + view.mapWidth + 1;
   m.path(`M${from} ${item.at.toFixed(1)}h5L${x - 10} ${y.toFixed(1)}h5`, 'lead');
   const size_ = group(allocs.nbytes[k]);
-  const nameWidth = view.narrow ? 62 : 72;
-  m.text(x, y + 4, fit(blockName(run, k), nameWidth, MONO), `t mono lab0${strong}`);
-  const kind = `${shape(run.text(allocs.shape[k]))} ${run.text(allocs.dtype[k])}`;
-  const room = right - x - nameWidth - 4 - textWidth(size_, MONO) - 6;
-  m.text(x + nameWidth + 4, y + 4, fit(kind, room, MONO), 't mono lab2');
+  m.text(x, y + 4, fit(blockName(run, k), names, MONO), `t mono lab0${strong}`);
+  const room = right - x - names - 4 - textWidth(size_, MONO) - 6;
+  m.text(x + names + 4, y + 4, fit(kindOf(run, k), room, MONO), 't mono lab2');
   m.text(right, y + 4, size_, 't mono lab1 end');
   view.labels.push({ y, k });
 }

@@ -126,7 +126,8 @@ class Listing {
     for (const { line, text, folds } of folded(source)) {
       const known = made.line(number, line);
       // room for its longest shape, so that no line breaks otherwise when it comes
-      const shape = known && h('span', { class: 'shape', style: `min-width:calc(${known.longest}ch + 16px)` });
+      const shape =
+        known && h('span', { class: 'shape', style: `min-width:calc(${known.longest}ch + 16px)` });
       const row = h(
         'div',
         { class: known ? 'line has' : 'line', role: 'listitem' },

@@ -71,6 +71,6 @@ export class Made {
     }
     if (row < 0) return { shape: '', title: `not reached in ${run.tileLabel(t) || 'this part'} so far` };
     const made = this.shape(row);
-    return { shape: made, title: [run.name(row) || run.op(row), made].filter(Boolean).join(': ') };
+    return { shape: made, title: [run.subject(row) || run.op(row), made].filter(Boolean).join(': ') };
   }
 }

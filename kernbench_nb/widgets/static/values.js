@@ -148,11 +148,12 @@ export class Values {
   drawNothing(m, run, { t, here, back }) {
     const label = run.tileLabel(here) || run.kind(here);
     const computes = this.list.includes(here);
-    const lines = back && t === here
-      ? [`S and P of ${label}`, 'are given back']
-      : computes
-        ? [label, 'nothing computed yet']
-        : [label, 'no S and no P here'];
+    const lines =
+      back && t === here
+        ? [`S and P of ${label}`, 'are given back']
+        : computes
+          ? [label, 'nothing computed yet']
+          : [label, 'no S and no P here'];
     lines.forEach((text, n) =>
       m.text(
         this.px + this.lw / 2,
@@ -205,9 +206,9 @@ export class Values {
   drawStateTitles(m, run, t) {
     const after = t >= 0 ? run.tileLabel(t) || run.kind(t) : '';
     const room = this.ox + this.ow - this.sx - 6;
-    const said = (after ? [`state (m, l, O) after ${after}`, `state after ${after}`, `after ${after}`] : ['no state yet']).find(
-      text => textWidth(text) < room,
-    );
+    const said = (
+      after ? [`state (m, l, O) after ${after}`, `state after ${after}`, `after ${after}`] : ['no state yet']
+    ).find(text => textWidth(text) < room);
     if (said) m.text(this.sx + 6, 12, said, 't lab1');
     const names = this.merge ? ['m', 'l', 'a', 'b'] : ['m', 'l', 'c'];
     for (const [n, name] of names.entries())
@@ -258,9 +259,7 @@ export class Values {
 
   drawShare(m, run, t, { share }) {
     const from = `from ${who(run, run.tiles.peer[t])}`;
-    const kept = ['share of l: kept', 'kept'].find(
-      text => textWidth(text) + textWidth(from) + 8 < this.lw,
-    );
+    const kept = ['share of l: kept', 'kept'].find(text => textWidth(text) + textWidth(from) + 8 < this.lw);
     m.text(this.px, this.y0 - 10, kept || 'kept', 't lab1');
     m.text(this.px + this.lw, this.y0 - 10, from, 't lab1 end');
     for (let r = 0; r < Math.min(share.rows, this.rows); r++) {
