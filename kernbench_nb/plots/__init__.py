@@ -11,6 +11,7 @@ from __future__ import annotations
 from kernbench_nb.plots._arena_map import arena_map
 from kernbench_nb.plots._arena_timeline import arena_timeline
 from kernbench_nb.plots._engines import engines
+from kernbench_nb.plots._merge_tree import merge_tree
 from kernbench_nb.plots._occupancy import occupancy
 from kernbench_nb.plots._op_chart import op_chart
 from kernbench_nb.plots._roofline import roofline
@@ -20,6 +21,7 @@ __all__ = [
     "arena_map",
     "arena_timeline",
     "engines",
+    "merge_tree",
     "occupancy",
     "op_chart",
     "roofline",

@@ -69,7 +69,7 @@ def roofline(
     shown = [dot for dot in dots if dot.roof.achieved_gflops > 0 and math.isfinite(dot.roof.intensity)]
     lines = 1 + len(shown) if 0 < len(shown) <= MOST else 0
     bottom = 0.46 + LINE / 72 * lines
-    ax, theme = canvas(ax, 3.1 + bottom, left=0.72, right=0.2, bottom=bottom)
+    ax, theme = canvas(ax, 3.1 + bottom if shown else 1.7, left=0.72, right=0.2, bottom=bottom)
     one = len(chosen) == 1
     title = title or (f"Roofline of {name_of(chosen[0].name, 60)}" if one else "Roofline")
     kernels = list(dict.fromkeys(run.name for run in chosen))
@@ -144,7 +144,9 @@ def _named(runs: Runs, labels: Sequence[str] | None) -> tuple[list[RunResult], l
     if labels is None:
         return chosen, _told_apart(chosen)
     if isinstance(labels, str) or len(labels) != len(chosen):
-        raise ValueError(f"roofline: {many(len(chosen), 'run')} need as many labels, got {labels!r}")
+        raise ValueError(
+            f"roofline: labels must be one for each of {many(len(chosen), 'run')}, got {labels!r}"
+        )
     return chosen, [str(label) for label in labels]
 
 

@@ -43,6 +43,15 @@ def test_the_examples_of_a_page_run_one_after_the_other(
     assert all((tmp_path / picture).stat().st_size > 10_000 for picture in saved)
 
 
+def test_every_frame_and_every_picture_is_listed() -> None:
+    section = API.partition("\n## Frames\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)\(", section, re.MULTILINE)) == sorted(kb.analysis.__all__)
+    rows = {room: re.search(rf"^\| `{room}` \|.*$", API, re.MULTILINE) for room in ("analysis", "plots")}
+    for room, row in rows.items():
+        assert row is not None
+        assert set(re.findall(r"`(\w+)`", row[0])) - {room} == set(getattr(kb, room).__all__)
+
+
 def test_every_operation_of_the_language_is_listed_once() -> None:
     listed = Counter(name for _, names in language() for name in names)
     assert [name for name, count in listed.items() if count > 1] == []

@@ -68,6 +68,10 @@ def _run(name: str) -> RunResult:
             return kb.prefill(q, k, v, cubes=4, data=False)
         case "causal":
             return kb.flash(*one, causal=True, data=False)
+        case "fa1":
+            return kb.flash(*one, order="fa1", data=False)
+        case "tree":
+            return kb.decode(q[-1:], k, v, pes=8, tile=16, merge="tree", data=False)
         case "naive":
             return kb.naive(*one, data=False)
         case "overflow":
