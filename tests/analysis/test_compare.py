@@ -54,9 +54,11 @@ def test_names_are_two(runs: Any, names: Any) -> None:
 
 
 def test_runs_of_different_machines() -> None:
-    """Course 01: with HBM at 16 GB/s the naive kernel and flash differ in time, too."""
+    """Course 01: with HBM at 16 GB/s the naive kernel takes half as long again as flash; at 256 GB/s it does not."""
     q, k, v = kb.sample_attention()
     one = (q[:, 4:5], k[:, 1:2], v[:, 1:2])
     slow = {"base": "ahbm", "pe.hbm.gb_per_s_per_channel": 2}
-    pair = [call(*one, topology=slow, data=False) for call in (kb.flash, kb.naive)]
-    assert compare(*pair).loc["makespan_ps", "ratio"] == pytest.approx(1.3, abs=0.2)
+    for machine, low, high in (("ahbm", 0.8, 1), (slow, 1.4, 1.5)):
+        flash, naive = (call(*one, topology=machine, data=False) for call in (kb.flash, kb.naive))
+        assert low < compare(flash, naive).loc["makespan_ps", "ratio"] < high
+        assert compare(flash, naive).loc["bound", "a"] == ("bandwidth" if machine is slow else "compute")
