@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernbench_nb.analysis import _intervals
 from kernbench_nb.analysis._intervals import cells, length
 
 STOP = 30
@@ -56,3 +59,7 @@ def test_touching_stretches_do_not_overlap() -> None:
     assert length(widths, inside.all(axis=0)) == 0
     widths, inside = cells([arrays([(0, 6)]), arrays([(5, 9)])], 9)
     assert length(widths, inside.all(axis=0)) == 1
+
+
+def test_the_example_of_the_docstring() -> None:
+    assert doctest.testmod(_intervals) == (0, 2)
