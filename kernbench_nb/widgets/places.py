@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -20,6 +21,7 @@ _VERBS = {
     "gemm": ("dot",),
 }
 _MOST_NAMES = 40
+_MOST_NEAR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,19 @@ def find_spot(trace: Trace, pe: int | None = None, tile: str | None = None, at: 
         end, just before its bytes are given back.
     at
         An operation's name, else the variable that it is assigned to, else what it does to what: ``store S``,
-        ``load K``, ``copy O``. Without `tile`, of all such operations of the PE the one in the middle.
+        ``load K``, ``copy O``; else what it does: ``store``, ``sum``. Without `tile`, of all such operations of the
+        PE the one in the middle.
 
     Raises
     ------
+    TypeError
+        If a name is no text.
     ValueError
-        If there is no such place; the names that there are are listed.
+        If there is no such place; the names that are near, and those that there are, are listed.
     """
+    for what, name, example in (("tile", tile, "tile 2"), ("at", at, "O*c")):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f'{what}={name!r}: a place is named by a text, such as {what}="{example}".')
     if pe is None and tile is None and at is None:
         return opening(trace)
     candidates = _candidates(trace, pe)
@@ -183,7 +191,7 @@ def _rows_named(trace: Trace, index: int, tiles: Ints | None, at: str) -> Ints:
     )
     for first, stop in spans:
         rows = np.arange(first, stop)
-        for matches in (_by_name, _by_variable, _by_deed):
+        for matches in (_by_name, _by_variable, _by_deed, _by_verb):
             found = matches(trace, rows, at)
             if len(found):
                 return found
@@ -208,9 +216,8 @@ def _by_deed(trace: Trace, rows: Ints, at: str) -> Ints:
     if not space or number <= 0:
         return rows[:0]
     kinds = trace.tables["kinds"]
-    verbs = [trace.number(op) for op, words in _VERBS.items() if verb in words] + [trace.number(verb)]
     kind = trace.ops["kind"][rows]
-    does = np.isin(kinds["op"][kind], [v for v in verbs if v >= 0])
+    does = np.isin(kinds["op"][kind], _ops_called(trace, verb))
     tensor = kinds["tensor"][kind] == number
     names = np.append(trace.allocs["name"], 0)
     touched = [names[trace.ops[column][rows]] == number for column in ("out", "a", "b")]
@@ -219,22 +226,63 @@ def _by_deed(trace: Trace, rows: Ints, at: str) -> Ints:
     return written if len(written) else read
 
 
+def _by_verb(trace: Trace, rows: Ints, at: str) -> Ints:
+    """What is done, whatever it is done to: ``load``, ``sum``."""
+    op = trace.tables["kinds"]["op"][trace.ops["kind"][rows]]
+    return rows[np.isin(op, _ops_called(trace, at))]
+
+
+def _ops_called(trace: Trace, verb: str) -> list[int]:
+    """Operations that a word means, as numbers of texts."""
+    found = [trace.number(op) for op, words in _VERBS.items() if verb in words] + [trace.number(verb)]
+    return [number for number in found if number > 0]
+
+
 def _no_match(trace: Trace, candidates: list[int], tile: str | None, at: str | None) -> str:
+    if not any(p["op1"] > p["op0"] for p in trace.pes):
+        return "this run has no operations, so there is no place to name."
     where = f" on PE {trace.pes[candidates[0]]['pe']}" if len(candidates) == 1 else ""
     if tile is not None and not any(len(_tile_rows(trace, i, tile)) for i in candidates):
         labels = _unique(
             trace.text(int(trace.tiles["label"][t])) for i in candidates for t in trace.tiles_of(i)
         )
-        return f"no tile is called {tile!r}{where}{_why_not_run(trace, tile)}; there are: {_listed(labels)}."
+        why = _why_not_run(trace, tile) or _who_has(trace, tile)
+        rest = f"{why}; there are" if why else _meant(tile, labels)
+        return f"no tile is called {tile!r}{where}{rest}: {_listed(labels)}."
     place = f" in {tile!r}" if tile is not None else ""
     names = _unique(name for i in candidates for name in _names_in(trace, i, tile))
-    return f"no operation is called {at!r}{place}{where}; there are: {_listed(names)}."
+    more = _unique(name for i in candidates for name in _other_names(trace, i, tile))
+    near = _meant(at or "", [*names, *more])
+    return f"no operation is called {at!r}{place}{where}{near}: {_listed(names)}."
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """The names that are near, as the middle of a sentence."""
+    wanted = name.casefold()
+    plain = {known: known.casefold() for known in names}
+    near = [known for known, key in plain.items() if key == wanted]
+    if not near:
+        close = get_close_matches(wanted, list(plain.values()), _MOST_NEAR, 0.6)
+        begins = [known for known, key in plain.items() if key.startswith(wanted)]
+        near = _unique([*begins, *(known for key in close for known in plain if plain[known] == key)])
+    if not near:
+        return "; there are"
+    return f"; did you mean {' or '.join(repr(known) for known in near[:_MOST_NEAR])}? There are"
 
 
 def _why_not_run(trace: Trace, tile: str) -> str:
     c = trace.tiles
     kinds = {trace.text(int(k)) for k in c["kind"][(c["label"] == trace.number(tile)) & (c["op0"] < 0)]}
     return " (it was never reached)" if "never" in kinds else " (it is not in this window)" if kinds else ""
+
+
+def _who_has(trace: Trace, tile: str) -> str:
+    """The other PEs that have such a tile."""
+    has = [str(p["pe"]) for i, p in enumerate(trace.pes) if len(_tile_rows(trace, i, tile))]
+    if not has:
+        return ""
+    more = f" and {len(has) - _MOST_NEAR} more" if len(has) > _MOST_NEAR else ""
+    return f" (PE {', PE '.join(has[:_MOST_NEAR])}{more} {'have' if len(has) > 1 else 'has'} it)"
 
 
 def _names_in(trace: Trace, index: int, tile: str | None) -> Iterator[str]:
@@ -263,6 +311,31 @@ def _names_in(trace: Trace, index: int, tile: str | None) -> Iterator[str]:
             operand = int(kinds["tensor"][kind]) or (int(trace.allocs["name"][block]) if block >= 0 else 0)
             if operand:
                 yield f"{_VERBS.get(op, (op,))[0]} {trace.text(operand)}"
+
+
+def _other_names(trace: Trace, index: int, tile: str | None) -> Iterator[str]:
+    """What else is understood: variables, and what is done to what."""
+    p, kinds = trace.pes[index], trace.tables["kinds"]
+    first, stop = int(p["op0"]), int(p["op1"])
+    if tile is not None:
+        found = _tile_rows(trace, index, tile)[:1]
+        first, stop = (
+            (int(trace.tiles["op0"][found[0]]), int(trace.tiles["op1"][found[0]]) + 1)
+            if len(found)
+            else (0, 0)
+        )
+    rows = np.arange(first, min(stop, first + 4096))
+    yield from (
+        trace.text(int(v))
+        for v in np.unique(np.append(trace.tables["sites"]["var"], 0)[trace.ops["site"][rows]])
+        if v
+    )
+    for row in rows.tolist():
+        kind, block = int(trace.ops["kind"][row]), _touched(trace, row)
+        operand = int(kinds["tensor"][kind]) or (int(trace.allocs["name"][block]) if block >= 0 else 0)
+        op = trace.text(int(kinds["op"][kind]))
+        if operand and kinds["engine"][kind] < len(trace.head["engines"]) - 1:
+            yield f"{_VERBS.get(op, (op,))[0]} {trace.text(operand)}"
 
 
 def _touched(trace: Trace, row: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,19 +75,22 @@ def values_of(run: RunResult, tiles: Tiles, score: Mapping[str, Any] | None) -> 
     what: list[str] = []
     pools: tuple[list[Array], list[Array]] = ([], [])
     sizes = [0, 0]
+    stored: dict[tuple[int, bytes], int] = {}
 
     def put(tile: int, name: str, array: Array) -> None:
         half = name in _HALF
         pool = 0 if half else 1
         with np.errstate(over="ignore"):
             flat = np.ascontiguousarray(array, np.float16 if half else np.float32).reshape(-1)
+        # What is stored and loaded again (S and P of standard attention) is recorded by both tiles, and kept once.
+        key = pool, blake2b(flat.tobytes(), digest_size=16).digest()
+        off = stored.setdefault(key, sizes[pool])
         what.append(name)
-        for column, value in zip(
-            columns, (tile, half, sizes[pool], array.shape[0], array.shape[1]), strict=True
-        ):
+        for column, value in zip(columns, (tile, half, off, array.shape[0], array.shape[1]), strict=True):
             columns[column].append(int(value))
-        pools[pool].append(flat)
-        sizes[pool] += flat.size
+        if off == sizes[pool]:
+            pools[pool].append(flat)
+            sizes[pool] += flat.size
 
     recorded = _by_tile(run, tiles)
     final, final_name = _final(run, score) if recorded else (None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,15 @@ import pytest
 import kernbench_nb as kb
 from kernbench_nb.widgets.places import Spot, find_spot, find_tile_count, opening
 from kernbench_nb.widgets.reader import Trace
+from kernbench_nb.widgets.scene import scene
 from kernbench_nb.widgets.trace import trace_of
 
 TraceOf = Callable[[str], Trace]
+
+TILES = "'set-up', 'tile 0', 'tile 1', 'tile 2', 'send to PE 6'"
+NEAR = "'tile 2' or 'tile 1' or 'tile 0'"
+SENT = "'send m', 'send l', 'send O'"
+OR = "'send m' or 'send l' or 'send O'"
 
 
 def said(t: Trace, spot: Spot) -> tuple[str, str, str]:
@@ -92,16 +99,122 @@ def test_a_pe_alone_opens_in_the_middle(trace: TraceOf) -> None:
     ("where", "text"),
     [
         ({"pe": 9}, "PE 9 took no part in this run; pe= is a global index, and there are: 0, 1, 2, 3, 4, 5, 6, 7."),
-        ({"pe": 7, "tile": "tile 9"},
-         "no tile is called 'tile 9' on PE 7; there are: 'set-up', 'tile 0', 'tile 1', 'tile 2', 'send to PE 6'."),
+        ({"pe": 7, "tile": "tile 9"}, f"no tile is called 'tile 9' on PE 7; did you mean {NEAR}? There are: {TILES}."),
+        ({"pe": 7, "tile": "merge PE 3"}, f"no tile is called 'merge PE 3' on PE 7 (PE 2 has it); there are: {TILES}."),
         ({"pe": 7, "tile": "send to PE 6", "at": "zz"},
-         "no operation is called 'zz' in 'send to PE 6' on PE 7; there are: 'send m', 'send l', 'send O'."),
+         f"no operation is called 'zz' in 'send to PE 6' on PE 7; there are: {SENT}."),
+        ({"pe": 7, "tile": "send to PE 6", "at": "sen"},
+         f"no operation is called 'sen' in 'send to PE 6' on PE 7; did you mean {OR}? There are: {SENT}."),
     ],
 )  # fmt: skip
 def test_no_match_lists_what_there_is(where: dict[str, Any], text: str, trace: TraceOf) -> None:
     with pytest.raises(ValueError) as caught:
         find_spot(trace("decode"), **where)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("at", "near"),
+    [
+        ("o*c", "'O*c'"),
+        ("load k", "'load K'"),
+        ("Store O", "'store O'"),
+        ("O_c", "'O*c'"),
+        ("m new", "'m_new'"),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_the_right_one(at: str, near: str, trace: TraceOf) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"no operation is called {at!r}; did you mean {near}")):
+        find_spot(trace("decode"), at=at)
+
+
+@pytest.mark.parametrize("where", [{"tile": 2}, {"at": 7}])
+def test_a_name_is_a_text(where: dict[str, Any], trace: TraceOf) -> None:
+    with pytest.raises(TypeError, match="a place is named by a text, such as "):
+        find_spot(trace("decode"), **where)
+
+
+def test_a_run_without_operations_says_so(trace: TraceOf) -> None:
+    with pytest.raises(ValueError, match=r"^this run has no operations, so there is no place to name\.$"):
+        find_spot(trace("nothing"), at="K")
+
+
+@pytest.mark.parametrize(
+    ("at", "op"), [("load", "dma_read"), ("store", "dma_write"), ("copy", "copy"), ("send", "ipc_send")]
+)
+def test_a_verb_alone_is_understood(at: str, op: str, trace: TraceOf) -> None:
+    t = trace("decode")
+    assert said(t, find_spot(t, at=at))[0] == op
+
+
+def sample_runs() -> dict[str, Any]:
+    """The runs of the course whose places are named there."""
+    q, k, v = kb.sample_attention()
+    head = q[:, 4:5], k[:, 1:2], v[:, 1:2]
+    thrice, often = (tuple(np.tile(x, (n, 1, 1)) for x in (k, v)) for n in (3, 5))
+    cut = tuple(x[:1280] for x in often)
+
+    def stopped() -> Any:
+        with pytest.raises(kb.ScratchOverflowError) as caught:
+            kb.decode(q[-1:], *often, pes=1, tile=16, data=False, scoped=False)
+        return caught.value.run
+
+    def stale() -> Any:
+        from kernbench_nb.benches.wrong import stale_sum_kernel
+
+        return kb.launch(stale_sum_kernel, np.zeros(1, np.float32), scratch_checks="off")
+
+    return {
+        "decode": lambda: kb.decode(q[-1:], k, v, pes=8, tile=16),
+        "one PE": lambda: kb.decode(q[-1:], k, v, pes=1, tile=16),
+        "naive": lambda: kb.naive(*head),
+        "thrice": lambda: kb.decode(q[-1:], *thrice, pes=1, tile=16),
+        "scoped": lambda: kb.decode(q[-1:], *often, pes=1, tile=16, data=False),
+        "stopped": stopped,
+        "blocks": lambda: kb.flash(*head, tile_q=64, tile_kv=64),
+        "causal": lambda: kb.flash(*head, tile_q=64, tile_kv=64, causal=True),
+        "plain": lambda: kb.decode(q[-1:], *cut, pes=1, tile=64, data=False),
+        "prefetched": lambda: kb.decode(q[-1:], *cut, pes=1, tile=64, data=False, prefetch=True),
+        "stale": stale,
+    }
+
+
+@pytest.mark.parametrize(
+    ("run", "where", "meant"),
+    [
+        ("decode", {"pe": 7, "tile": "tile 2", "at": "O*c"}, ("mul", "O*c", "tile 2")),
+        ("naive", {"at": "store S"}, ("dma_write", "", "S rows 2")),
+        ("one PE", {"tile": "tile 19", "at": "c"}, ("exp", "c", "tile 19")),
+        ("thrice", {"tile": "tile 2", "at": "copy O"}, ("copy", "O", "tile 2")),
+        ("blocks", {"tile": "tile 2,1", "at": "load K"}, ("dma_read", "K", "tile 2,1")),
+        ("causal", {"tile": "tile 3,1"}, ("copy", "O", "tile 3,1")),
+        ("stopped", {}, ("overflow", "V", "tile 47")),
+        ("stopped", {"tile": "tile 46", "at": "c"}, ("exp", "c", "tile 46")),
+        ("stale", {"at": "sum t"}, ("sum", "t", "twos")),
+    ],
+)
+def test_places_of_the_course(run: str, where: dict[str, Any], meant: tuple[str, str, str]) -> None:
+    """Each `kb.step(run, ...)` of the course stands where the course says."""
+    t = trace_of(sample_runs()[run]())
+    assert said(t, find_spot(t, **where)) == meant
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "tile", "done"), [("scoped", "stopped", None, 48), ("plain", "prefetched", "tile 3", 4)]
+)
+def test_pairs_of_the_course(a: str, b: str, tile: str | None, done: int) -> None:
+    runs = sample_runs()
+    shown = scene(runs[a](), runs[b](), tile=tile)
+    assert (shown.pe, shown.step) == (0, done)
+
+
+def test_both_names_of_a_stale_read_are_on_one_address() -> None:
+    t = trace_of(sample_runs()["stale"]())
+    spot = find_spot(t, at="sum t")
+    a = t.allocs
+    address = {t.text(int(name)): int(at) for name, at in zip(a["name"], a["addr"], strict=True)}
+    assert address["ones"] == address["twos"]
+    assert [t.text(int(a["name"][k])) for k in t.live(t.pes[0]["op0"] + spot.step)] == ["twos", "t"]
 
 
 def test_every_name_that_is_listed_is_found(trace: TraceOf) -> None:

@@ -115,6 +115,11 @@ def test_standard_attention_keeps_weights_and_no_state() -> None:
     assert whats.count("p") == 4  # where it is made, and where it is read
     assert "m" not in whats
     np.testing.assert_allclose(value(t, int(t.tiles_of(0, "tile")[2]), "p").sum(1), 1, atol=2e-3)
+    # S and P go out and come back as they were: each is kept once
+    assert whats.count("s") == 4
+    assert t.head["tables"]["pool2"]["n"] == 2 * 32 * 32
+    off = t.tables["values"]["off"]
+    assert len(set(off.tolist())) == 4
 
 
 def test_merging_an_empty_state_changes_nothing() -> None:
