@@ -243,3 +243,42 @@ def _list() -> None:
     for name in preset_names():
         first, *_ = resolve_topology(name).summary().splitlines()
         click.echo(f"  {first}{' (the default)' if name == DEFAULT_PRESET else ''}")
+
+
+@main.command("lab")
+@click.argument(
+    "folder", metavar="[DIR]", default="kernbench-course", type=click.Path(path_type=Path, file_okay=False)
+)
+@click.option("--no-browser", is_flag=True, help="Start JupyterLab and print its address.")
+@click.option("--copy-only", is_flag=True, help="Make the copy, and start nothing.")
+@_traceback_option
+def _lab(folder: Path, no_browser: bool, copy_only: bool) -> None:
+    """Open the notebooks in JupyterLab, in a copy of yours.
+
+    The copy is made in DIR, the folder kernbench-course unless you name one. There what you are to predict is not
+    given away. What you changed in it is kept when you come back; the rest is brought up to date.
+    """
+    from importlib.util import find_spec
+
+    needed = ("nbformat",) if copy_only else ("nbformat", "jupyterlab", "ipykernel", "anywidget")
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(f"needs {', '.join(missing)}: pip install 'kernbench-nb[lab]'")
+    from kernbench_nb import _lab as lab
+
+    try:
+        copied = lab.copy_course(folder)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot make a copy in {click.format_filename(folder)}: {error.strerror or error}. Name another folder: "
+            "kernbench-nb lab DIR"
+        ) from error
+    lab.sign(copied)
+    click.echo(f"The course is in {click.format_filename(folder)}; it begins with {lab.FIRST}.")
+    if copied.kept:
+        click.echo(
+            f"Kept as you left them: {', '.join(copied.kept)}. For a fresh copy of one, rename yours and run this "
+            "again; for all, name another folder: kernbench-nb lab DIR"
+        )
+    if not copy_only:
+        lab.start(folder, browser=not no_browser)

@@ -24,9 +24,9 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("plots", "widgets", "export"),
     # answers readers of the notebooks; above the views, since a check may run anything and look at it as they do
     ("course",),
-    # what the command line is made of: keys of benches, words about a run, and the tour
+    # what the command line is made of: keys of benches, words about a run, a reader's copy of the course, the tour
     ("_settings", "_terminal"),
-    ("_tour",),
+    ("_lab", "_tour"),
     ("cli",),
     ("__main__",),
 )
