@@ -28,7 +28,7 @@ PRESETS = {
 }
 """KV heads, query heads of each, size of a head."""
 
-_WAIT_S = 0.04
+WAIT_S = 0.03
 """So long after the last change the run starts; a drag then costs one run and not one a pixel."""
 
 _CHOICES: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -195,7 +195,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
             self.work()
             return
         self.view.busy = True
-        self._pending = loop.call_later(_WAIT_S, self.work)
+        self._pending = loop.call_later(WAIT_S, self.work)
 
     def _now(self) -> Setting:
         return replace(self.setting, **{name: self.controls[name].value for name in (*_CHOICES, *_SWITCHES)})

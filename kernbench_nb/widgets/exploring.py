@@ -25,6 +25,9 @@ TILES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _BUDGET = 400
 """Tiles that are run at most, all PEs together: what repeats is not run again, so that an answer comes at once."""
 
+_LEAST = {False: 3, True: 4}
+"""Tiles of a PE from which the period is known: the first is shorter, with prefetch the last one too."""
+
 _KEYS = tuple(round(2 ** (7 + k / 2)) for k in range(29))
 
 
@@ -92,7 +95,7 @@ def work_out(setting: Setting, topology: Any = None) -> Outcome:
     foot = _footprint(setting)
     limit = machine.scratch_bytes
     tiles = setting.own_tiles
-    shown = min(tiles, max(4, _BUDGET // setting.pes))
+    shown = min(tiles, max(_LEAST[setting.prefetch], _BUDGET // setting.pes))
     pes = setting.pes
     capacity = foot.capacity(setting.tile, limit=limit)
     if not setting.scoped and capacity < tiles:

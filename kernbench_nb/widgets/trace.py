@@ -24,7 +24,7 @@ from kernbench_nb.widgets.sources import Sources
 from kernbench_nb.widgets.tiles import Tiles, clock_of, shown_stop, tiles_of
 from kernbench_nb.widgets.twin import Twin, twin_of
 from kernbench_nb.widgets.values import values_of
-from kernbench_nb.widgets.words import about_text, pe_label, title_text
+from kernbench_nb.widgets.words import about_text, pe_labels, title_text
 
 __all__ = ["decode", "encode", "trace_of"]
 
@@ -79,7 +79,7 @@ def encode(
     machine = run.topology
     pes = sorted({p.pe for p in rows.parts})
     index_of_pe = _index(pes, machine.pe_count)
-    labels = {pe: pe_label(machine, pe, pes) for pe in pes}
+    labels = pe_labels(machine, pes)
     clock = clock_of(rows)
     blocks = blocks_of(memory)
     stops = shown_stop(rows, not run.completion.ok)

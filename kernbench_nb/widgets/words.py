@@ -9,7 +9,7 @@ from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.text import grouped
 from kernbench_nb.topology import Topology
 
-__all__ = ["about_text", "pe_label", "side_titles", "title_text"]
+__all__ = ["about_text", "pe_labels", "side_titles", "title_text"]
 
 _TITLES = {
     "gqa_decode_long_kernel": "Flash decode",
@@ -67,28 +67,26 @@ def _many(count: int, what: str) -> str:
     return f"{grouped(count)} {what}" if count == 1 else f"{grouped(count)} {what}s"
 
 
-def pe_label(machine: Topology, pe: int, pes: Sequence[int]) -> str:
-    """What views call a PE: no more of its address than tells it from the others that take part.
+def pe_labels(machine: Topology, pes: Sequence[int]) -> dict[int, str]:
+    """What views call PEs: no more of their addresses than tells them from the others that take part.
 
     Parameters
     ----------
     machine
         The topology.
-    pe
-        Global index.
     pes
-        All that take part.
+        Global indices of all that take part.
     """
-    places = [machine.locate(p) for p in pes] or [machine.locate(pe)]
-    sip, cube, within = machine.locate(pe)
-    words = []
-    if len({s for s, _, _ in places}) > 1:
-        words.append(f"SIP {sip}")
-    if len({c for _, c, _ in places}) > 1:
-        words.append(f"cube {cube}")
-    if not words or any(w for _, _, w in places):
-        words.append(f"PE {within}")
-    return " ".join(words)
+    places = {pe: machine.locate(pe) for pe in pes}
+    sips, cubes, within = (len({place[level] for place in places.values()}) > 1 for level in range(3))
+    several = within or any(w for _, _, w in places.values())
+    found = {}
+    for pe, (sip, cube, number) in places.items():
+        words = [f"SIP {sip}"] * sips + [f"cube {cube}"] * cubes
+        if not words or several:
+            words.append(f"PE {number}")
+        found[pe] = " ".join(words)
+    return found
 
 
 def side_titles(a: RunResult, b: RunResult) -> tuple[str, str]:

@@ -185,7 +185,7 @@ def test_the_last_change_wins_and_those_before_it_do_not_run(
     explorer: module.Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked: list[Setting] = []
-    monkeypatch.setattr(module, "_WAIT_S", 0)
+    monkeypatch.setattr(module, "WAIT_S", 0)
     monkeypatch.setattr(module, "work_out", lambda s, t: worked.append(s) or work_out(s, t))
 
     async def drag() -> None:
@@ -205,7 +205,7 @@ def test_a_change_that_is_taken_back_runs_nothing(
     explorer: module.Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked: list[Setting] = []
-    monkeypatch.setattr(module, "_WAIT_S", 0)
+    monkeypatch.setattr(module, "WAIT_S", 0)
     monkeypatch.setattr(module, "work_out", lambda s, t: worked.append(s) or work_out(s, t))
 
     async def there_and_back() -> None:

@@ -285,12 +285,16 @@ def test_global_indices_are_kept_where_cubes_have_one_pe_each(trace: TraceOf) ->
 
 def test_labels_say_no_more_than_they_must() -> None:
     from kernbench_nb.topology import resolve_topology
-    from kernbench_nb.widgets.words import pe_label
+    from kernbench_nb.widgets.words import pe_labels
 
     machine = resolve_topology("ahbm")
-    assert pe_label(machine, 3, range(8)) == "PE 3"
-    assert pe_label(machine, 9, range(16)) == "cube 1 PE 1"
-    assert pe_label(machine, 128, (0, 128)) == "SIP 1"
-    assert pe_label(machine, 136, (0, 8, 128, 136)) == "SIP 1 cube 1"
-    assert pe_label(machine, 5, ()) == "PE 5"
-    assert np.unique([pe_label(machine, p, range(256)) for p in range(256)]).size == 256
+    for pes, pe, label in (
+        (range(8), 3, "PE 3"),
+        (range(16), 9, "cube 1 PE 1"),
+        ((0, 128), 128, "SIP 1"),
+        ((0, 8, 128, 136), 136, "SIP 1 cube 1"),
+        ((5,), 5, "PE 5"),
+    ):
+        assert pe_labels(machine, list(pes))[pe] == label
+    every = pe_labels(machine, list(range(256)))
+    assert len(set(every.values())) == 256
