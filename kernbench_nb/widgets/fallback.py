@@ -320,12 +320,28 @@ def _timeline(
     if error is not None and error["op"] == row and error["pe"] == index:
         picture.text(min(x(row + 1), x0 + width) - 5, y(limit) + 14, "✕", "p b z e")
     for share in (0, 0.5, 1):
-        picture.text(x0 - 6, y(top * share / 1.06) + 4, bytes_words(int(top * share / 1.06)), "p s m e")
+        picture.text(x0 - 6, y(top * share / 1.06) + 4, _tick(top * share / 1.06), "p s m e")
     picture.text(x0, y0 + height + 16, "0", "p s m")
     picture.text(x0 + width, y0 + height + 16, f"{stop - first} steps", "p s m e")
     here = x(row + 1)
     if x0 + 24 < here < x0 + width - 90:
         picture.text(here, y0 + height + 16, f"step {row - first + 1}", "p s i")
+
+
+def _tick(nbytes: float) -> str:
+    """A size beside the axis, for which there is little room."""
+    words = bytes_words(int(nbytes))
+    number, _, unit = words.partition(" ")
+    return words if len(number) < 5 else f"{round(float(number))} {unit}"
+
+
+def _block_name(trace: Trace, k: int) -> str:
+    """A block's name, else the operation that made it, as in the page."""
+    name = trace.text(int(trace.allocs["name"][k]))
+    if name:
+        return name
+    born = int(trace.allocs["born"][k])
+    return trace.text(int(trace.tables["kinds"]["op"][trace.ops["kind"][born]])) if born >= 0 else "block"
 
 
 def _scratch(picture: Picture, trace: Trace, index: int, row: int, box: Box) -> None:
@@ -360,7 +376,7 @@ def _scratch(picture: Picture, trace: Trace, index: int, row: int, box: Box) -> 
         picture.line(x0 + width + 1, middle, x0 + width + 14, label - 4, "l")
         shape = f"{trace.text(int(a['shape'][k]))} {trace.text(int(a['dtype'][k]))}"
         bold = " b" if k == int(trace.ops["out"][row]) else ""
-        picture.text(x0 + width + 18, label, clipped(trace.text(int(a["name"][k])) or "·", 14), f"c{bold}")
+        picture.text(x0 + width + 18, label, clipped(_block_name(trace, k), 14), f"c{bold}")
         picture.text(x0 + width + 112, label, clipped(shape, 18), "p s m")
         picture.text(WIDTH, label, bytes_words(int(a["nbytes"][k])), "p s e")
     arena = "persistent below, scoped above" if trace.head["scoped"] else "nothing is given back"

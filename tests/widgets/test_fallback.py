@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,39 @@ def test_the_picture_of_the_tour(trace: TraceOf) -> None:
     assert {"Q", "m", "l", "O", "K", "V", "qk", "s", "O*c"} <= set(said)
     assert "18 live blocks: persistent below, scoped above" in said
     assert "25.1 KiB, 2.4 %" in said  # peak scratch
+
+
+def test_blocks_without_a_name_are_called_by_what_made_them() -> None:
+    def softmax(x: Any, y: Any, n: int, *, tl: Any) -> None:
+        with tl.scratch_scope():
+            s = tl.load(x, (n,))
+            e = tl.exp(s - tl.max(s))
+            p = e / tl.sum(e)
+            tl.store(y, p)
+
+    t = trace_of(kb.launch(softmax, np.ones(319, np.float32), np.zeros(319, np.float32), 319))
+    spot = find_spot(t, at="p")
+    said = texts(fallback.draw_run(t, spot.pe, spot.step))
+    assert [word for word in said if word in ("s", "max", "sub", "e", "sum", "p")] == [
+        "p",
+        "sum",
+        "e",
+        "sub",
+        "max",
+        "s",
+    ]
+    assert "6 live blocks: persistent below, scoped above" in said
+
+
+def test_sizes_beside_the_axis_have_room() -> None:
+    assert [fallback._tick(n) for n in (0, 5152, 107184, 124_000, 1 << 20)] == [
+        "0 B",
+        "5 KiB",
+        "105 KiB",
+        "121 KiB",
+        "1 MiB",
+    ]
+    assert fallback._tick(53_592) == "52.3 KiB"
 
 
 def test_the_picture_of_an_overflow(trace: TraceOf) -> None:
