@@ -398,7 +398,7 @@ def rebound_decode(
 
 
 def stale_sum_kernel(out: Any, *, tl: Any) -> None:
-    """The sum of 256 ones, taken when their bytes belong to 256 twos: 512 with checks off, and with poison."""
+    """The sum of 256 ones, taken after their scope has ended and 256 twos have been made."""
     with tl.scratch_scope("ones", kind="tile"):
         ones = tl.full((256,), 1.0, "f32")
     with tl.scratch_scope("twos", kind="tile"):
