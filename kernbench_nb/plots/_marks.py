@@ -18,6 +18,7 @@ from matplotlib.patheffects import withStroke
 from kernbench_nb.plots._canvas import LABEL, TITLE, plain, size_pt
 from kernbench_nb.plots._theme import Paint, Theme
 from kernbench_nb.plots._words import name_of, share_text, size_text
+from kernbench_nb.runtime_api.text import rate_text
 
 __all__ = [
     "Numbers",
@@ -244,8 +245,8 @@ def limit_note(ax: Axes, theme: Theme, peak: int, limit: int, *, died: bool) -> 
         )  # fmt: skip
     else:
         write(
-            ax, x1, top, f"↑ limit {size_text(limit)}, {limit / max(peak, 1):.3g} × the peak", va="top", ha="right",
-            color=theme.limit_text, zorder=5, gid="limit label",
+            ax, x1, top, f"↑ limit {size_text(limit)}, {rate_text(limit / max(peak, 1))} × the peak",
+            va="top", ha="right", color=theme.limit_text, zorder=5, gid="limit label",
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbench_nb.runtime_api.text import bytes_text
 from kernbench_nb.widgets.picture import Picture, bytes_words, clipped, time_words
 from kernbench_nb.widgets.reader import Trace
 
@@ -66,10 +67,10 @@ def draw_pair(a: Trace, b: Trace, names: Sequence[str], pe: int, step: int) -> s
             picture.text(
                 x,
                 364,
-                clipped(f"{error['type']}: {error['name']} wants {bytes_words(error['wanted'])},", 66),
+                clipped(f"{error['type']}: {error['name']} wants {bytes_text(error['wanted'])},", 66),
                 "p b z",
             )
-            picture.text(x, 381, f"{bytes_words(error['free'])} free of {bytes_words(error['limit'])}", "p z")
+            picture.text(x, 381, f"{bytes_text(error['free'])} free of {bytes_text(error['limit'])}", "p z")
             if error["read_again"] is not None:
                 again = f"of {error['live_count']} live blocks {error['read_again']} are read again"
                 picture.text(x, 398, again, "p z")
@@ -207,8 +208,9 @@ def _where(trace: Trace, index: int, row: int) -> str:
 def _deed(trace: Trace, row: int) -> str:
     error = trace.head["error"]
     if error is not None and error["op"] == row:
-        free = f"{bytes_words(error['free'])} are free of {bytes_words(error['limit'])}"
-        return f"{error['name']} wants {bytes_words(error['wanted'])}, {free}"
+        # to the byte: what is missing may be little, and both would round to the same
+        free = f"{bytes_text(error['free'])} are free of {bytes_text(error['limit'])}"
+        return f"{error['name']} wants {bytes_text(error['wanted'])}, {free}"
     kind = int(trace.ops["kind"][row])
     kinds = trace.tables["kinds"]
     op, name = trace.text(int(kinds["op"][kind])), trace.text(int(trace.ops["name"][row]))

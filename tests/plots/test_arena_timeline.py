@@ -11,6 +11,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.legend import Legend
 
 import kernbench_nb as kb
+from kernbench_nb.benches import wrong
 from kernbench_nb.plots._scales import common_lead
 from kernbench_nb.runtime_api.result import RunResult
 
@@ -118,6 +119,11 @@ def test_the_peak_and_the_limit(runs: Any) -> None:
     assert said(ax, "peak label") == ["peak 25 680 B · 2.4 % of the scratch"]
     assert said(ax, "limit label") == ["↑ limit 1 048 576 B, 40.8 × the peak"]
     assert [a for a in ax.lines if a.get_gid() == "limit"] == []
+
+
+def test_a_limit_far_above_is_written_in_digits() -> None:
+    run = kb.launch(wrong.stale_sum_kernel, np.zeros(1, np.float32), scratch_checks="off")
+    assert said(kb.plots.arena_timeline(run), "limit label") == ["↑ limit 1 048 576 B, 1 008 × the peak"]
 
 
 def test_to_the_limit(runs: Any) -> None:

@@ -86,7 +86,7 @@ def test_sizes_beside_the_axis_have_room() -> None:
 def test_the_picture_of_an_overflow(trace: TraceOf) -> None:
     t = trace("overflow")
     said = texts(draw(t))
-    assert "V wants 6 KiB, 6 KiB are free of 1 MiB" in said
+    assert "V wants 6 144 B, 6 112 B are free of 1 048 576 B" in said
     assert "limit 1 MiB" in said
     assert any(
         text.startswith("794 live blocks; ") and text.endswith("nothing is given back") for text in said
