@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from sys import _getframe
+from threading import Lock, get_ident
 from typing import Any, TypeVar, cast
 
 from kernbench_nb.sim_engine.trace import END, KIND, STRIDE
@@ -94,20 +95,18 @@ def steady(step: Step) -> Step:
                     return step(tl, *args, **more)
                 key += value.addr, value.ty
             elif isinstance(value, tuple):
+                key += value.__class__, len(value)
                 for part in value:
                     if part.__class__ is not Handle or part.arena.guard or part.tl is not tl:
                         return step(tl, *args, **more)
                     key += part.addr, part.ty
-            elif value.__class__ is float and not value:  # 0.0 and -0.0 are equal, and not the same
-                return step(tl, *args, **more)
+            elif value.__class__ not in _PLAIN or (value.__class__ is float and not value):
+                return step(tl, *args, **more)  # 0.0 and -0.0 are equal, and not the same
             else:
                 key += value.__class__, value
         key += more
         call_of = tuple(key)
-        try:
-            known = steps.get(call_of, _NEW)
-        except TypeError:  # a list among the arguments
-            return step(tl, *args, **more)
+        known = steps.get(call_of, _NEW)
         if isinstance(known, Repeated):
             return _repeat(tl, known)
         if known is None:
@@ -119,9 +118,10 @@ def steady(step: Step) -> Step:
             steps[call_of] = start, len(rows)
         else:
             tape: list[Callable[[], Any]] = []
-            with _taped(tl, known, tape):
+            with _taped(tl, known, tape) as alone:
                 step(tl, *args, **more)
-            steps[call_of] = _learn(tl, known, start, now, tape)
+            if alone:  # else it is learned another time
+                steps[call_of] = _learn(tl, known, start, now, tape)
         return None
 
     return cast(Step, call)
@@ -131,18 +131,31 @@ WRAPPER = steady(lambda tl: None).__code__
 """Between a kernel and its step, and no line of either: whoever walks up the frames leaves it out."""
 _NEW = (0, 0)
 
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+"""What is all that it is: anything else may hold tiles, or change between two calls."""
+
+_TAPING = Lock()
+"""Held by the one step that writes down its numpy calls: kinds are shared by all runs on a machine, in all threads."""
+
 
 @contextmanager
-def _taped(tl: Any, known: tuple[int, int], tape: list[Callable[[], Any]]) -> Iterator[None]:
-    """Write down the numpy calls of the kinds that stand in some rows."""
-    trace = tl._trace
-    kinds = [trace.kinds[i] for i in {*trace.rows[known[0] + KIND : known[1] : STRIDE]}] if tl._data else []
+def _taped(tl: Any, known: tuple[int, int], tape: list[Callable[[], Any]]) -> Iterator[bool]:
+    """Write down the numpy calls of the kinds that stand in some rows; False if another step is at it."""
+    if not tl._data:
+        yield True
+        return
+    if not _TAPING.acquire(blocking=False):
+        yield False
+        return
+    trace, thread = tl._trace, get_ident()
+    kinds = [trace.kinds[i] for i in {*trace.rows[known[0] + KIND : known[1] : STRIDE]}]
     runs = [kind.run for kind in kinds]
 
     def taped(run: Callable[..., Any]) -> Callable[..., None]:
         def both(*arrays: Any) -> None:
             run(*arrays)
-            tape.append(bind(run, *arrays))
+            if get_ident() == thread:
+                tape.append(bind(run, *arrays))
 
         return both
 
@@ -150,10 +163,11 @@ def _taped(tl: Any, known: tuple[int, int], tape: list[Callable[[], Any]]) -> It
         if kind.run is not None:
             kind.run = taped(kind.run)
     try:
-        yield
+        yield True
     finally:
         for kind, run in zip(kinds, runs, strict=True):
             kind.run = run
+        _TAPING.release()
 
 
 def _learn(tl: Any, known: tuple[int, int], start: int, now: int, tape: list[Any]) -> Repeated | None:

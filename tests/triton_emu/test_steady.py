@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import threading
+from collections import namedtuple
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -332,3 +335,101 @@ def test_a_stand_in_for_the_language_is_called_directly() -> None:
     seen = []
     steady(lambda tl, x: seen.append(tl.add(x, x)))(Numpy(), 2)
     assert seen == [4]
+
+
+# -- what a step cannot see in its key ------------------------------------------------------------------------
+
+
+class Box:
+    """Two tiles that a kernel exchanges: equal to itself all the time."""
+
+    def __init__(self, total: Any) -> None:
+        self.total = total
+
+
+def test_an_object_that_holds_tiles_makes_the_step_run() -> None:
+    counted = Count(lambda tl, x, box: fold(tl, x, box.total))
+    tl = context()
+    one, two = put(tl, np.zeros((1, 4), np.float32)), put(tl, np.zeros((1, 4), np.float32))
+    x, box = put(tl, np.ones((1, 4), np.float32)), Box(one)
+    for i in range(6):
+        box.total = one if i < 4 else two
+        with tl.scratch_scope():
+            counted.step(tl, x, box)
+    assert counted.runs == 6
+    assert (one.numpy()[0, 0], two.numpy()[0, 0]) == (8.0, 4.0)
+
+
+def test_a_numpy_zero_keeps_its_sign() -> None:
+    tl = context()
+    x, total = put(tl, np.ones((1, 4), np.float32)), put(tl, np.zeros((1, 4), np.float32))
+    step: Any = steady(lambda tl, x, total, by: (tl.copy_to(total, tl.mul(x, by)), None)[1])
+    for by in (0.0, 0.0, 0.0, -0.0):
+        with tl.scratch_scope():
+            step(tl, x, total, np.float64(by))
+    assert np.signbit(total.numpy()).all()
+
+
+def test_tuples_of_other_fields_are_other_calls() -> None:
+    Sum = namedtuple("Sum", "x total")
+    Swapped = namedtuple("Swapped", "total x")
+    tl = context()
+    a, b = put(tl, np.full((1, 4), 2.0, np.float32)), put(tl, np.full((1, 4), 5.0, np.float32))
+    step: Any = steady(lambda tl, pair: fold(tl, pair.x, pair.total))
+    for kind in (Sum, Sum, Sum, Swapped):
+        with tl.scratch_scope():
+            step(tl, kind(a, b))
+    assert (a.numpy()[0, 0], b.numpy()[0, 0]) == (2.0 + 2 * 17.0, 17.0)
+
+
+def test_steps_that_are_learned_at_once_keep_apart() -> None:
+    """Two threads run on one machine, whose kinds they share: each writes down its own numpy calls and no others."""
+    turns = [threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30)]
+    q, k, v = qkv(1, 60, 2, 1, 8)
+    expected = kb.decode(q, k, v, pes=1, tile=6).output
+    runs: list[int] = []
+    kinds: list[Any] = []
+
+    def kernel(x: Any, y: Any, *, tl: Any) -> None:
+        calls: list[int] = []
+
+        def meeting(tl: Any, x: Any, total: Any) -> None:
+            calls.append(0)
+            together = len(calls) == 2
+            if together:
+                turns[0].wait()
+            fold(tl, x, total)
+            if together:
+                turns[1].wait()
+
+        step = steady(meeting)
+        total = tl.zeros((1, 4))
+        for i in range(8):
+            with tl.scratch_scope():
+                step(tl, tl.load(x + 4 * i, (1, 4)), total)
+        tl.store(y, total)
+        runs.append(len(calls))
+        kinds.extend(tl.commands.kinds)
+
+    def run(first: float) -> Any:
+        x, y = np.arange(first, first + 32, dtype=np.float32), np.zeros(4, np.float32)
+        kb.launch(kernel, x, y)
+        return y - 2 * x.reshape(8, 4).sum(0)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(run, (0.0, 100.0)))
+    np.testing.assert_array_equal(found, np.zeros((2, 4)))
+    assert sorted(runs) == [2, 3]  # the one that came second is learned when it comes again
+    assert not any("taped" in getattr(kind.run, "__qualname__", "") for kind in kinds)
+    np.testing.assert_array_equal(kb.decode(q, k, v, pes=1, tile=6).output, expected)
+
+
+def test_a_step_within_a_step_is_learned_apart() -> None:
+    inner = Count(fold)
+    outer: Any = steady(lambda tl, x, total, more: inner.step(tl, x, total))
+    tl = context()
+    x, total = put(tl, np.ones((1, 4), np.float32)), put(tl, np.zeros((1, 4), np.float32))
+    for more in (1, 1, 1, 2, 2, 1, 1, 2):
+        with tl.scratch_scope():
+            outer(tl, x, total, more)
+    assert total.numpy()[0, 0] == 16.0
