@@ -55,6 +55,15 @@ SELECT = """n => {
   notebook.activeCellIndex = n;
   notebook.mode = 'command';
 }"""
+# a widget that is disposed of asks nobody whether to save
+LEAVE = """async () => {
+  const shown = window.jupyterapp.shell.currentWidget;
+  await shown.context.sessionContext.shutdown();
+  shown.dispose();
+}"""
+OPEN = """name => window.jupyterapp.commands
+  .execute('docmanager:open', { path: name, factory: 'Notebook' })
+  .then(() => null)"""
 SHUT = """async () => {
   const shown = window.jupyterapp.shell.currentWidget;
   await shown.context.sessionContext.shutdown();
@@ -166,6 +175,17 @@ class Notebook:
             "websocket", lambda it: None if self._here(it.url, address) else self.outside.append(it.url)
         )
         self.page.goto(f"{address}/lab/tree/{name}?reset")
+        self._ready()
+
+    def open(self, name: str) -> None:
+        """Show another notebook in the same page, in place of this one, whose kernel ends and which is not saved."""
+        self.page.evaluate(LEAVE)
+        self.page.evaluate(OPEN, name)
+        self._ready()
+        self.errors.clear()
+        self.outside.clear()
+
+    def _ready(self) -> None:
         self.page.wait_for_function(READY)
         self._wait(KERNEL)
 

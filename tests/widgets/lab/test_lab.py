@@ -222,10 +222,3 @@ def test_keys_in_a_view_do_not_reach_the_notebook(notebook: Notebook) -> None:
     notebook.page.wait_for_function(
         f"() => window.jupyterapp.shell.currentWidget.content.widgets.length === {before - 1}"
     )
-
-
-@pytest.mark.parametrize("name", ["00_tour.ipynb"])
-def test_a_shipped_notebook_runs(open_notebook: Callable[[str], Notebook], name: str) -> None:
-    it = open_notebook(name)
-    assert errors_in(it.run_all()) == []
-    assert (it.errors, it.outside) == ([], [])
