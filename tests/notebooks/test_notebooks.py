@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,16 +24,6 @@ LINKED = {"../docs/GLOSSARY.md", "../docs/api.md", "../topology.yaml", "../NOTIC
 
 def stem(path: Path) -> str:
     return path.stem
-
-
-def load(file: Path) -> Any:
-    """A script of the notebooks' folder, as a module."""
-    spec = importlib.util.spec_from_file_location(f"notebooks_{file.stem}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=stem)
@@ -58,14 +48,13 @@ class TestNotebook:
         assert all((FOLDER / target).exists() for target in known)
         assert list(rules.links(nbformat.read(path, as_version=4), known)) == []
 
-    def test_solution(self, path: Path) -> None:
+    def test_solution(self, path: Path, build: Any) -> None:
         notebook = nbformat.read(path, as_version=4)
         if not any("starter" in rules.tags(cell) for cell in notebook.cells):
             assert not (FOLDER / "solutions" / path.name).exists()
             return
         solved = nbformat.read(FOLDER / "solutions" / path.name, as_version=4)
         assert list(rules.solution(notebook, solved)) == []
-        build = load(FOLDER / "build.py")
         blocks = build.blocks_of((FOLDER / "solutions" / f"{path.stem}.py").read_text(encoding="utf-8"))
         assert [cell.source for cell in build.solved(notebook, blocks).cells] == [
             cell.source for cell in solved.cells
@@ -82,13 +71,14 @@ def test_the_number_of_a_notebook_is_used_once() -> None:
     assert {path.name for path in FOLDER.glob("*.ipynb")} == {path.name for path in NOTEBOOKS}
 
 
-def test_nbval_runs_under_another_hash_seed_than_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nbval_runs_under_another_hash_seed_than_what_is_saved(
+    monkeypatch: pytest.MonkeyPatch, load: Callable[[str], Any], build: Any
+) -> None:
     """So every comparison of saved and fresh outputs is one of two seeds."""
     environment = dict(os.environ)
     monkeypatch.setattr(os, "environ", environment)
     cleanups: list[Any] = []
-    load(FOLDER / "conftest.py").pytest_configure(SimpleNamespace(add_cleanup=cleanups.append))
+    load("conftest").pytest_configure(SimpleNamespace(add_cleanup=cleanups.append))
     for cleanup in cleanups:
         cleanup()
-    build = load(FOLDER / "build.py")
     assert (environment["PYTHONHASHSEED"], build.SEED, build.CHECK_SEED) == ("1", "0", "1")

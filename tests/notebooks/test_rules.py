@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -233,17 +231,6 @@ def test_a_rule(rule: str, change: Callable[[Any], Any], faults: list[str]) -> N
 # -- solutions, and the script that makes them ------------------------------------------------------------------
 
 SOLVED = "answer = 12\n\nkb.check_answer('03', answer)"
-
-
-@pytest.fixture(scope="module")
-def build() -> Any:
-    folder = str(Path(__file__).resolve().parents[2] / "notebooks")
-    sys.path.insert(0, folder)
-    try:
-        import build
-    finally:
-        sys.path.remove(folder)
-    return build
 
 
 def solved(build: Any) -> Any:
