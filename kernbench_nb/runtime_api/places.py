@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import CodeType
 
 from kernbench_nb.sim_engine.source import Place, place_of
+from kernbench_nb.triton_emu.steady import WRAPPER
 
 __all__ = ["place_of_error"]
 
@@ -31,7 +32,7 @@ def place_of_error(error: BaseException, runner: CodeType) -> Place | None:
     step, below = error.__traceback__, False
     while step is not None:
         frame = step.tb_frame
-        if below:
+        if below and frame.f_code is not WRAPPER:
             if frame.f_globals.get("__package__") in _MACHINE:
                 break
             frames.append((frame.f_code, step.tb_lasti))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import kernbench_nb as kb
 from kernbench_nb.benches import _flash, _gqa_prefill_long, _step
 from kernbench_nb.benches import _gqa_decode_long as gqa
-from kernbench_nb.errors import UninitializedReadError, UseAfterScopeError
+from kernbench_nb.errors import ScratchOverflowError, UninitializedReadError, UseAfterScopeError
 from kernbench_nb.sim_engine.trace import CHAIN, STRIDE
 from kernbench_nb.triton_emu.steady import steady
 from tests.triton_emu.tools import context, put
@@ -324,6 +324,13 @@ def test_the_wrapper_is_on_no_call_chain() -> None:
     assert len(folds) == 9
     assert {(row.function, row.kernel_line) for row in folds} == {("fold_tile", folds[0].kernel_line)}
     assert "fold_tile(" in linecache.getline(gqa.__file__, folds[0].kernel_line)
+
+
+def test_an_error_of_a_step_tells_its_line() -> None:
+    """As if the step had been called with nothing in between."""
+    with pytest.raises(ScratchOverflowError) as caught:
+        kb.decode(*qkv(512, 512, 1, 1, 16), pes=1, tile=512)
+    assert any("in fold_tile, line" in note and "called from" in note for note in caught.value.__notes__)
 
 
 def test_a_stand_in_for_the_language_is_called_directly() -> None:
