@@ -225,14 +225,17 @@ def test_the_pair_of_the_page_opens_at_the_overflow(page: Page, runs: dict[str, 
 
 
 def test_what_the_page_says_is_read_off_the_runs(page: Page, runs: dict[str, kb.RunResult]) -> None:
-    task, scratch, _, overflow, _ = page.texts["p"]
+    task, scratch, correction, merging, stands, overflow, _ = page.texts["p"]
     run, dead, limit = runs["run"], runs["dead"], runs["run"].topology.scratch_bytes
     error, last = page.traces[1][1].head["error"], page.states[0]["pe"]
     assert f"has read {run.params['S_kv']} tokens" in task
     assert f"memory of a PE, {bytes_text(limit)}." in scratch
-    assert f"the last tile of PE {last}." in page.texts["p"][2]
+    assert "c = exp(m_old − m_new)" in correction
+    assert f"PE {last} → {last - 1} → … → 0" in merging
+    assert f"the last tile of PE {last}, just before" in stands
     assert f"its {len(runs['long'].tiles)} tiles take {bytes_text(runs['long'].peak_scratch)}, " in overflow
-    assert f"After {len(dead.tiles) - 1} tiles V wants {bytes_text(error['wanted'])}, and " in overflow
+    done = len(dead.tiles) - 1
+    assert f"After {done} tiles, in tile {done}, V wants {bytes_text(error['wanted'])}, and " in overflow
     assert (
         f"{bytes_text(error['free'])} are free. {grouped(error['live_count'])} blocks fill the scratch"
         in overflow
