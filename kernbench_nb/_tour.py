@@ -208,8 +208,7 @@ def page(tour: Tour, folder: Path) -> tuple[Path, str]:
     from kernbench_nb.widgets.scene import scene
 
     # by tile one stands at the end of a tile: all that it made is there, and is about to be given back
-    last = tour.run.tile_log.rows.scopes.label[int(tour.run.tile_log.columns["scope"][-1])]
-    sweep, pair = scene(tour.run, tile=last), scene(tour.long, tour.dead)
+    sweep, pair = scene(tour.run, tile=_last_tile(tour.run)), scene(tour.long, tour.dead)
     overflow = pair.other.head["error"] if pair.other is not None else {}
     sections = (
         Section(sweep, "The sweep, tile by tile", _sweep_text(tour.run, sweep.pe)),
@@ -220,6 +219,11 @@ def page(tour: Tour, folder: Path) -> tuple[Path, str]:
         folder / PAGE, sections, title="Flash decode of real data, tile by tile", lead=_task(tour.run)
     )
     return path, "the sweep to step through, and the overflow without scopes"
+
+
+def _last_tile(run: RunResult) -> str:
+    """The label of the last tile that was begun."""
+    return run.tile_log.rows.scopes.label[int(run.tile_log.columns["scope"][-1])]
 
 
 def _sweep_text(run: RunResult, pe: int) -> str:
@@ -243,13 +247,14 @@ def _sweep_text(run: RunResult, pe: int) -> str:
 def _overflow_text(tour: Tour, error: dict[str, Any]) -> str:
     """What the pair shows; `error` is that of its trace."""
     keys, tiles, done = tour.dead.params["S_kv"], len(tour.long.tile_log), len(tour.dead.tile_log) - 1
+    stopped = _last_tile(tour.dead)
     return (
         f"{TEXTS} times the text, {grouped(keys)} keys, on one PE. On one side the kernel as above: its {tiles} tiles "
         f"take {bytes_text(tour.long.peak_scratch)}, as any number of tiles does. On the other the same kernel, but a "
         "tile's scratch is not given back when the tile ends, so each tile begins where the last one ended. After "
-        f"{done} tiles {error['name']} wants {bytes_text(error['wanted'])}, and {bytes_text(error['free'])} are free. "
-        f"{grouped(error['live_count'])} blocks fill the scratch; the rest of the sweep would read "
-        f"{grouped(error['read_again'])} of them.\n\n"
+        f"{done} tiles, in {stopped}, {error['name']} wants {bytes_text(error['wanted'])}, and "
+        f"{bytes_text(error['free'])} are free. {grouped(error['live_count'])} blocks fill the scratch; the rest of "
+        f"the sweep would read {grouped(error['read_again'])} of them.\n\n"
         "It stands where it overflows. Step back to see it fill up, or on to see the other one finish."
     )
 

@@ -113,10 +113,13 @@ def draw_log(trace: Trace, group: str) -> str:
     if not len(order):
         picture.text(0, 66, "no operations", "p m")
     longest = max(1, int(busy[order].max(initial=1)))
+    engine_of = _engine_by_name(trace, group)
     for i, k in enumerate(order.tolist()):
         y = 54 + 20 * i
         picture.text(150, y + 12, clipped(names[k], 22), "c e")
-        picture.rect(160, y + 2, 520 * float(busy[k]) / longest, 13, "t")
+        picture.rect(
+            160, y + 2, 520 * float(busy[k]) / longest, 13, _CLASS.get(engine_of.get(names[k], ""), "u")
+        )
         share = f"{100 * float(busy[k]) / total:.1f} %" if total else "0 %"
         numbers = f"{time_words(int(busy[k]))}, {share}, {int(count[k])}×"
         picture.text(166 + 520 * float(busy[k]) / longest, y + 12, numbers, "p s")
@@ -177,6 +180,17 @@ def busy_by(trace: Trace, group: str) -> tuple[list[str], Any, Any]:
     np.add.at(count, key[works], 1)
     used = np.flatnonzero(count)
     return [names[i] for i in used.tolist()], busy[used], count[used]
+
+
+def _engine_by_name(trace: Trace, group: str) -> dict[str, str]:
+    """The engine of each group, where it has one."""
+    engines = trace.head["engines"]
+    if group == "engine":
+        return {engine: engine for engine in engines}
+    if group != "op":
+        return {}
+    kinds = trace.tables["kinds"]
+    return {trace.text(int(op)): engines[e] for op, e in zip(kinds["op"], kinds["engine"], strict=True)}
 
 
 # -- parts -----------------------------------------------------------------------------------------------------

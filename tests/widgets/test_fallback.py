@@ -72,6 +72,14 @@ def test_blocks_without_a_name_are_called_by_what_made_them() -> None:
     assert "6 live blocks: persistent below, scoped above" in said
 
 
+@pytest.mark.parametrize(
+    ("group", "hues"), [("op", {"a", "g", "t"}), ("engine", {"a", "g", "t"}), ("tile", {"u"})]
+)
+def test_bars_of_a_log_have_the_hue_of_their_engine(trace: TraceOf, group: str, hues: set[str]) -> None:
+    drawn = ElementTree.fromstring(fallback.draw_log(trace("user"), group))
+    assert {bar.get("class") for bar in drawn.iter(f"{SVG}rect")} == hues
+
+
 def test_sizes_beside_the_axis_have_room() -> None:
     assert [fallback._tick(n) for n in (0, 5152, 107184, 124_000, 1 << 20)] == [
         "0 B",

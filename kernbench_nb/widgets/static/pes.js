@@ -156,7 +156,7 @@ export class Pes {
     const q = Math.floor((y - this.top) / this.rowHeight);
     if (q < 0 || q >= run.pes.length || x < this.x0 || x > this.x1) return tip.hide();
     const ps = this.time(x);
-    const row = run.rowAt(q, ps);
+    const row = this.rowAt(run, q, ps);
     const t = row >= run.pes[q].op0 ? this.tileAt(run, q, row, ps) : -1;
     const keys = t >= 0 && run.counted(t) && run.tiles.k0[t] >= 0;
     tip.show(event, [
@@ -173,7 +173,8 @@ export class Pes {
     }
     const m = this.marks.begin();
     const now = run.ops.clock[i];
-    m.rect(1, this.y(p), this.x1 - 1, this.rowHeight, 'pe-now');
+    const left = this.labels ? 1 : this.x0 - 6; // a thin row's frame would strike its name through
+    m.rect(left, this.y(p), this.x1 - left, this.rowHeight, 'pe-now');
     this.drawNames(m, run, p);
     this.drawBarNames(m, run);
     const x = this.x(now);
@@ -188,7 +189,7 @@ export class Pes {
     }
     m.line(x, this.top - 4, x, bottom + 3, 'play');
     this.drawTimes(m, bottom);
-    const doing = run.pes.map((_, q) => this.doing(run, q, q === p ? i : run.rowAt(q, now), now));
+    const doing = run.pes.map((_, q) => this.doing(run, q, q === p ? i : this.rowAt(run, q, now), now));
     if (this.nowWidth)
       doing.forEach((text, q) =>
         m.text(
@@ -246,6 +247,14 @@ export class Pes {
       if (x < this.x1 - 34) m.text(x, bottom + 17, group(v), `t lab2 num ${v ? 'mid' : ''}`);
     }
     m.text(this.x1, bottom + 17, 'ns', 't lab2 end');
+  }
+
+  /** The last operation that a PE has done at a time; scopes that open and close at that very time come after it. */
+  rowAt(run, q, now) {
+    const first = run.pes[q].op0;
+    let row = run.rowAt(q, now);
+    while (row > first && run.engine(row) === 4 && run.ops.clock[row - 1] === now) row--;
+    return row;
   }
 
   /** The row that a PE is at: the one that it has just done, or while time goes on after it, the next one. */

@@ -168,6 +168,8 @@ class Listing {
   /** Whether this function is running. */
   runs(yes) {
     say(this.state, yes ? '' : ' (not running)');
+    // between two calls it stands at its first line, where the next call begins
+    if (!yes && this.top) this.scroll.scrollTop = this.top = 0;
   }
 
   mark(line, engine, caller) {

@@ -136,20 +136,26 @@ export function tile(run, t) {
     return `The state of ${who(run, tiles.peer[t])} came in: m_new = max(m, m_in), l_new = l·a + l_in·b, O likewise${state ? `. ${state}` : ''}. ${onwards(run, t)}${head}.`;
   }
   if (kind === 'setup') return `${setup(run, t)}${head}${loaded}.`;
-  if (kind === 'send') {
-    let sent = 0;
-    const names = [];
-    for (let i = tiles.op0[t]; i <= tiles.op1[t]; i++) {
-      if (run.op(i) !== 'ipc_send') continue;
-      sent += run.kinds.nbytes[ops.kind[i]];
-      names.push(run.subject(i));
-    }
-    const what = names.every(Boolean) && names.length <= 6 ? ` (${names.join(', ')})` : '';
-    return `${many(names.length, 'message')}${what} with ${group(sent)} B left for ${who(run, tiles.peer[t])}.`;
-  }
+  if (kind === 'send') return `${messages(run, t, 'ipc_send')} left for ${who(run, tiles.peer[t])}.`;
+  if (kind === 'recv')
+    return `${messages(run, t, 'ipc_recv')} came from ${who(run, tiles.peer[t])}. ${head}.`;
   if (kind === 'finish')
     return `${run.pes.length > 1 ? `${who(run, tiles.pe[t])} divides` : 'Divides'} O by l, which is softmax times V, rounds it and stores it in HBM: ${head}${loaded}.`;
   return `${head}${loaded}.${back ? ` ${capital(back)}.` : ''}`;
+}
+
+/** "2 messages (K block, V block) with 20 480 B" */
+function messages(run, t, op) {
+  const { tiles, ops, kinds } = run;
+  let size = 0;
+  const names = [];
+  for (let i = tiles.op0[t]; i <= tiles.op1[t]; i++) {
+    if (run.op(i) !== op) continue;
+    size += kinds.nbytes[ops.kind[i]];
+    names.push(run.subject(i));
+  }
+  const what = names.every(Boolean) && names.length <= 6 ? ` (${names.join(', ')})` : '';
+  return `${many(names.length, 'message')}${what} with ${group(size)} B`;
 }
 
 /** Where a merged state goes from here: to the PE that it is sent to next, or into the output. */
@@ -158,7 +164,7 @@ function onwards(run, t) {
   const next = run.tilesOf[tiles.pe[t]].find(u => tiles.op0[u] > tiles.op1[t]);
   if (next === undefined) return '';
   if (run.kind(next) === 'send') return `It goes on to ${who(run, tiles.peer[next])}. `;
-  if (run.kind(next) === 'finish') return 'It holds all keys now; what is left is O / l. ';
+  if (run.kind(next) === 'finish') return 'It holds all keys now; what is left is to divide by l. ';
   return '';
 }
 

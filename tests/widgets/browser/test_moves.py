@@ -170,7 +170,7 @@ def test_a_step_by_tile_runs_through_its_operations(page: Page, trace: Traces) -
     view = page.show(trace("decode"))
     before = view.draws
     view.keys("ArrowRight", "ArrowRight")
-    assert view.draws - before > 6
+    assert view.draws - before > 2  # a jump is one draw a press; how many more, the machine decides
     sets = page.page.evaluate("window.models.view.sets.filter(s => s[0] === 'step').length")
     assert sets == 2
 

@@ -29,7 +29,7 @@ def stand(view: View, t: Trace, pe: int, label: str, at: str | None = None) -> s
     if at is not None:
         rows = range(int(tiles["op0"][n]), int(tiles["op1"][n]) + 1)
         row = next(i for i in rows if t.text(int(t.ops["name"][i])) == at)
-    view.set("pe", pe)
+    view.set("pe", t.head["pes"][pe]["pe"])
     view.set("step", row - first)
     view.settle()
     return str(view[".caption"].text_content()).replace("\u202f", " ")
@@ -53,6 +53,15 @@ def test_every_stop_says_what_it_is(page: Page, trace: Traces) -> None:
     assert "3 messages (m, l, O)" in said
     assert "It holds all keys now" in stand(view, t, 0, "merge PE 1")
     assert "PE 0 divides O by l, which is softmax times V" in stand(view, t, 0, "finish")
+
+
+def test_a_ring_says_which_blocks_come_and_go(page: Page, trace: Traces) -> None:
+    t = trace("ring")
+    view = page.show(t)
+    assert "2 messages (K block, V block) with" in stand(view, t, 0, "send to cube 1")
+    said = stand(view, t, 0, "receive from cube 3")
+    assert "2 messages (K next block, V next block) with" in said
+    assert "came from cube 3" in said
 
 
 def test_inside_a_tile_it_is_said_that_one_is_inside(page: Page, trace: Traces) -> None:
@@ -143,6 +152,13 @@ def test_a_pe_does_what_the_caption_says(page: Page, trace: Traces) -> None:
         said = stand(view, t, 0, label, at)
         assert label in said
         assert f"PE 0: {label}" in view[".p-pes svg"].get_attribute("aria-label")
+
+
+def test_pes_that_do_the_same_are_said_to_do_the_same(page: Page, trace: Traces) -> None:
+    """When the set-up has loaded Q everywhere, no PE is said to be further than the one that is looked at."""
+    t = trace("decode")
+    view = page.show(t, view="page", granularity="op", step=0)
+    assert [text for text in view.texts(".p-pes text") if text in ("set-up", "tile 0")] == ["set-up"] * 8
 
 
 def test_the_pointer_is_told_what_the_label_says(page: Page, trace: Traces) -> None:
