@@ -8,6 +8,9 @@ import tempfile
 
 import pytest
 
+# A solution is its notebook but for the starter cells. tests/notebooks compares the two, outputs and all, and runs it.
+collect_ignore_glob = ["solutions/*"]
+
 
 def _execute_with_history(self, cell_input, allow_stdin=None):
     """Send one cell as JupyterLab does.

@@ -48,10 +48,13 @@ def markdown_cells(notebook: Any) -> list[tuple[int, Any]]:
     return [(n, cell) for n, cell in enumerate(notebook.cells) if cell.cell_type == "markdown"]
 
 
-def tree_of(cell: Any) -> ast.Module:
+def python_of(cell: Any) -> str:
     """A code cell as Python reads it; lines for IPython alone are left out."""
-    lines = ("pass" if line.lstrip()[:1] in ("%", "!") else line for line in cell.source.splitlines())
-    return ast.parse("\n".join(lines))
+    return "\n".join("pass" if line.lstrip()[:1] in ("%", "!") else line for line in cell.source.splitlines())
+
+
+def tree_of(cell: Any) -> ast.Module:
+    return ast.parse(python_of(cell))
 
 
 def texts_of(cell: Any) -> list[str]:
@@ -238,7 +241,7 @@ def metadata(notebook: Any) -> Iterator[str]:
 
 
 def solution(notebook: Any, solved: Any) -> Iterator[str]:
-    """The same notebook with only the starter cells replaced, each of which says that it is right."""
+    """The same notebook, outputs and all, with only the starter cells replaced, each of which says that it is right."""
     if len(notebook.cells) != len(solved.cells):
         yield f"{len(solved.cells)} cells, the notebook has {len(notebook.cells)}"
         return
@@ -248,6 +251,8 @@ def solution(notebook: Any, solved: Any) -> Iterator[str]:
         elif "starter" not in tags(old):
             if old.source != new.source:
                 yield f"cell {n} is not the notebook's, and no starter cell"
+            if old.get("outputs") != new.get("outputs"):
+                yield f"cell {n} gave something else than in the notebook: run notebooks/build.py"
         else:
             for id in CHECK.findall(old.source):
                 if CHECK.findall(new.source) != [id]:

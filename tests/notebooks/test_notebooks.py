@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,26 @@ class TestNotebook:
         assert [cell.source for cell in build.solved(notebook, blocks).cells] == [
             cell.source for cell in solved.cells
         ]
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=stem)
+def test_a_solution_is_right(
+    path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cells, one after the other, in this process: what the others print is looked at where the notebook runs."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for n, cell in rules.code_cells(nbformat.read(path, as_version=4)):
+        file = f"<{path.stem} cell {n}>"
+        # views of a kernel show its lines
+        monkeypatch.setitem(
+            linecache.cache, file, (len(cell.source), None, cell.source.splitlines(True), file)
+        )
+        capsys.readouterr()
+        exec(compile(rules.python_of(cell), file, "exec"), names)
+        said = capsys.readouterr().out
+        for id in rules.CHECK.findall(cell.source):
+            assert said.startswith(f"exercise {id}: right. ")
 
 
 def test_every_solution_has_its_notebook() -> None:

@@ -275,6 +275,10 @@ def test_a_starter_has_one_check(build: Any) -> None:
         (put(9, "kb.check_answer('00', 1)"), "cell 9 does not check 03"),
         (put(5, "kb.predict(3, 3)"), "cell 5 is not the notebook's, and no starter cell"),
         (put(5, metadata=nbformat.from_dict({"tags": ["x"]})), "cell 5 is of another kind"),
+        (
+            put(7, outputs=[said("proved: 4 tiles")]),
+            "cell 7 gave something else than in the notebook: run notebooks/build.py",
+        ),
         (remove(2), "10 cells, the notebook has 11"),
     ],
 )
