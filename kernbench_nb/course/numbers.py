@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Rational, Real
@@ -11,7 +12,7 @@ from typing import Any
 
 from kernbench_nb.runtime_api.text import grouped, percent_text
 
-__all__ = ["Number", "counted", "number_of", "number_text", "off_by", "same", "with_unit"]
+__all__ = ["Number", "counted", "number_of", "number_text", "off_by", "same", "short_text", "with_unit"]
 
 Number = int | float | Fraction
 
@@ -40,7 +41,12 @@ def number_of(value: Any, unit: str = "") -> Number | None:
         if typed is None or typed[2] not in ("", unit):
             return None
         value = Decimal(re.sub(r"[ _,']", "", typed[1]))
-    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
+        return None
+    try:
+        if not math.isfinite(value):
+            return None
+    except (OverflowError, ValueError):  # beyond any float, or a NaN that signals
         return None
     if isinstance(value, Integral):
         return int(value)
@@ -49,6 +55,19 @@ def number_of(value: Any, unit: str = "") -> Number | None:
         return int(exact) if exact.denominator == 1 else exact
     number = float(value)
     return int(number) if number.is_integer() else number
+
+
+def short_text(value: Any) -> str:
+    """The short text of anything, also of what cannot say what it is.
+
+    >>> short_text("12 kB"), short_text(10**5000)
+    ("'12 kB'", 'an int')
+    """
+    try:
+        return reprlib.repr(value)
+    except Exception:
+        name = type(value).__name__
+        return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def number_text(number: Number) -> str:

@@ -7,11 +7,19 @@ notebook goes on whatever was typed.
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from kernbench_nb.course.numbers import Number, counted, number_of, number_text, off_by, same, with_unit
+from kernbench_nb.course.numbers import (
+    Number,
+    counted,
+    number_of,
+    number_text,
+    off_by,
+    same,
+    short_text,
+    with_unit,
+)
 
 __all__ = ["predict"]
 
@@ -70,7 +78,7 @@ def _about_number(guess: Any, value: Number, unit: str, traps: Mapping[Any, str]
         return [f"no guess. measured: {shown}"]
     said = number_of(guess, unit)
     if said is None:
-        return [f"{reprlib.repr(guess)} is not a plain number. measured: {shown}"]
+        return [f"{short_text(guess)} is not a plain number. measured: {shown}"]
     how = "right" if same(said, value) else f"off by {off_by(said, value)}"
     line = f"you said {number_text(said)}, measured {number_text(value)}: {how}"
 
@@ -92,7 +100,7 @@ def _about_set(guess: Any, value: Set[Any], unit: str, traps: Mapping[Any, str])
         return [f"no guess. measured: {shown(value)}{'' if words else _listed(': ', value)}"]
     elements = _elements(guess, next(iter(value), None))
     if elements is None:
-        return [f"{reprlib.repr(guess)} is not a set. measured: {shown(value)}"]
+        return [f"{short_text(guess)} is not a set. measured: {shown(value)}"]
     said = {by_word.get(_word(element), element) for element in elements}
     parts = [
         f"{len(some)} {what} {_named(some)}"

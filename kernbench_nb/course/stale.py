@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from kernbench_nb.benches import wrong
-from kernbench_nb.course.numbers import number_of
+from kernbench_nb.course.numbers import number_of, short_text
 from kernbench_nb.course.verdict import Check, Right, Verdict, Wrong
 
 __all__ = ["CHECKS"]
@@ -22,12 +22,11 @@ def _check(answer: Any) -> Verdict:
     lines = wrong.mystery_lines()
     number = number_of(answer)
     if number is None:
-        found = _lines_with(str(answer))
+        text = answer if isinstance(answer, str) else short_text(answer)
+        found = _lines_with(text)
         if len(found) != 1:
             how = "several lines have" if found else "no line has"
-            return Wrong(
-                f"{how} the text {str(answer)[:60]!r}.", "Give the number that stands before the line."
-            )
+            return Wrong(f"{how} the text {text[:60]!r}.", "Give the number that stands before the line.")
         (number,) = found
     if number == lines["read"]:
         return Right(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import reprlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernbench_nb.course.numbers import Number, counted, number_of, number_text, with_unit
+from kernbench_nb.course.numbers import Number, counted, number_of, number_text, short_text, with_unit
 
 __all__ = ["Check", "NumberCheck", "Right", "Verdict", "Wrong", "no_function", "raised"]
 
@@ -82,7 +81,7 @@ class NumberCheck:
         number = number_of(answer, self.unit)
         if number is None:
             return Wrong(
-                f"{reprlib.repr(answer)} is not a plain number.",
+                f"{short_text(answer)} is not a plain number.",
                 f"Write the number alone, in {_SPELT.get(self.unit, self.unit)}: answer = 123.",
             )
         if number == self.right():
@@ -100,7 +99,7 @@ _SPELT = {"B": "bytes"}
 def no_function(answer: Any) -> Wrong:
     """The verdict for what cannot be called."""
     return Wrong(
-        f"{reprlib.repr(answer)} is not a function.", "Write the function with def, and give it by its name."
+        f"{short_text(answer)} is not a function.", "Write the function with def, and give it by its name."
     )
 
 

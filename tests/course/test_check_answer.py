@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import traceback
+from decimal import Decimal
+from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +19,21 @@ from kernbench_nb.course.answers import EXERCISES
 def test_not_answered_yet(capsys: pytest.CaptureFixture[str], id: str, answer: Any) -> None:
     kb.check_answer(id, answer)
     assert capsys.readouterr().out == f"exercise {id}: not answered yet\n"
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("id", EXERCISES)
+@pytest.mark.parametrize(
+    "answer", [10**400, -(10**5000), Decimal("sNaN"), Fraction(10**400, 3), Mute()], ids=type
+)
+def test_what_cannot_be_shown_is_a_wrong_answer(id: str, answer: Any) -> None:
+    with pytest.raises(kb.WrongAnswer) as caught:
+        kb.check_answer(id, answer)
+    assert len(str(caught.value)) < 400
 
 
 def test_every_check_stands_where_its_exercise_says() -> None:
