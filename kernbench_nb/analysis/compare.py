@@ -55,7 +55,7 @@ def compare(a: RunResult, b: RunResult, names: Sequence[str] = ("a", "b")) -> pd
     ratio: list[float] = []
     for x, y in zip(*values, strict=True):
         is_number = not isinstance(x, str)
-        difference.append(y - x if is_number and x != y else 0 * x if is_number else "")
+        difference.append(y - x if is_number and x != y else type(x)(0) if is_number else "")
         ratio.append(_ratio(x, y) if is_number else float("nan"))
     columns = {
         "unit": pd.Series(units, dtype=object),
