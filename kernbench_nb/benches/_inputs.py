@@ -150,12 +150,19 @@ def float_dtype(arrays: Mapping[str, Array], dtype: Any, what: str = "attention"
     Raises
     ------
     DTypeError
-        For float64 (name ``dtype=``), integers, or arrays of different dtypes.
+        For float64 (name ``dtype=``), integers, or arrays of different dtypes; whatever is asked for, of what are no
+        real numbers: complex ones, texts, dates, objects.
     """
     if dtype is not None:
         to = resolve_dtype(dtype)
         if not to.is_float or to is f64:
             raise DTypeError(f"{what} runs in f16, bf16, f32, f8e4m3 or f8e5m2; got dtype={to}")
+        for name, x in arrays.items():
+            if x.dtype.kind in "cOSUMm" or x.dtype.names:
+                raise DTypeError(
+                    f"{name} is {x.dtype}, which {to} cannot stand for; {what} needs real numbers: an array of "
+                    "floats, integers or bool."
+                )
         return to
     found = {name: resolve_dtype(x.dtype) for name, x in arrays.items()}
     for name, t in found.items():
