@@ -61,6 +61,7 @@ def heavy_imports(code: str, heavy: tuple[str, ...]) -> str:
         # The language works alone, and a run pays for a frame or a picture only when it is asked for one.
         ("import kernbench_nb as kb; kb.TLContext", DRAWING),
         ("import kernbench_nb as kb; kb.decode; kb.launch; kb.RunResult; kb.resolve_topology()", DRAWING),
+        ("import kernbench_nb as kb; kb.predict; kb.check_answer", HEAVY),
         ("import kernbench_nb.cli", DRAWING),
     ],
 )
