@@ -96,7 +96,7 @@ def step(
         Label of the tile to open at, ``"tile 2"``.
     at
         The operation to open after: its name, else its variable, else what it does to what (``"store S"``, ``"load
-        K"``, ``"copy O"``).
+        K"``, ``"copy O"``), else what it does (``"store"``).
     granularity
         ``"tile"`` or ``"op"``; by tile unless an operation was named.
     names
@@ -111,8 +111,10 @@ def step(
 
     Raises
     ------
+    TypeError
+        If a name is no text.
     ValueError
-        If there is no such PE, tile or operation; the names that there are are listed.
+        If there is no such PE, tile or operation; the names that are near, and those that there are, are listed.
     """
     shown = scene(run, other, pe=pe, tile=tile, at=at, granularity=granularity, names=names, words=words)
     return Stepper(run, shown, other)
