@@ -18,7 +18,7 @@ from kernbench_nb._version import __version__
 from kernbench_nb.errors import DataModeError, KernbenchError
 from kernbench_nb.runtime_api.checking import Reference, compare
 from kernbench_nb.runtime_api.exporters import exporter
-from kernbench_nb.runtime_api.portable import portable
+from kernbench_nb.runtime_api.portable import portable, portable_error, portable_value
 from kernbench_nb.runtime_api.text import bytes_text, grouped, percent_text, rate_text, time_text
 from kernbench_nb.runtime_api.usage import Roofline, Usage
 from kernbench_nb.sim_engine.memory_log import MemoryLog
@@ -199,8 +199,18 @@ class RunResult:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in ("params", "outputs", "counters", "versions"):
             state[name] = dict(state[name])
+        state["params"] = {name: portable_value(value) for name, value in state["params"].items()}
+        state["completion"] = Completion(self.completion.ok, portable_error(self.completion.error))
         left = dict.fromkeys(("engine", "kernel", "reference", "rerun"))
         return {**state, **left, "given_log": portable(self.op_log.rows)}
+
+    def __copy__(self) -> RunResult:
+        """Itself: nothing about a run changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunResult:
+        """Itself: nothing about a run changes."""
+        return self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Read a pickle; arrays are read-only again."""

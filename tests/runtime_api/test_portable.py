@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -71,6 +72,45 @@ def test_an_overflow_keeps_its_fields_its_notes_and_its_run() -> None:
     assert there.run.peak_scratch == error.run.peak_scratch
     assert there.run.memory.equals(error.run.memory)
     assert kb.step(there.run) is not None
+
+
+def test_what_cannot_be_pickled_is_there_as_text() -> None:
+    class Odd(Exception):
+        pass
+
+    def kernel(p: Any, how: Any, *, tl: Any) -> None:
+        tl.load(p, (4,))
+        error = Odd("a tile is missing", how)
+        error.add_note("see line 7")
+        raise error
+
+    with pytest.raises(Odd) as caught:
+        kb.launch(kernel, np.ones(4, np.float32), lambda: 0)
+    there = again(caught.value.run)  # type: ignore[attr-defined]
+    error = there.completion.error
+    assert type(error) is errors.KernbenchError
+    assert str(error).startswith("Odd: ('a tile is missing'")
+    assert error.__notes__ == ["see line 7"]
+    assert [type(value) for value in there.params.values() if "lambda" in str(value)] in ([], [str])
+    assert len(there.op_log) == 1
+
+
+def test_an_error_of_somebody_elses_keeps_its_type() -> None:
+    def kernel(p: Any, *, tl: Any) -> None:
+        tl.load(p, (4,))
+        raise ZeroDivisionError("by hand")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        kb.launch(kernel, np.ones(4, np.float32))
+    there = again(caught.value.run)  # type: ignore[attr-defined]
+    assert type(there.completion.error) is ZeroDivisionError
+    assert again(caught.value).run.frame.equals(there.frame)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_is_the_run_itself(copied: Any) -> None:
+    run = sweep()
+    assert copied(run) is run
 
 
 KINDS = [
