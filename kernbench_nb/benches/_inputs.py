@@ -168,7 +168,7 @@ def float_dtype(arrays: Mapping[str, Array], dtype: Any, what: str = "attention"
     for name, t in found.items():
         if t is f64:
             raise DTypeError(
-                f"{name} is float64, which the machine does not multiply: say dtype='f16' (or bf16, f32)."
+                f"{name} is float64, which these kernels do not compute in: say dtype='f16' (or bf16, f32)."
             )
         if not t.is_float:
             raise DTypeError(f"{name} is {t}; {what} needs floats: say dtype='f16' to convert.")
