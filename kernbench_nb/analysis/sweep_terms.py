@@ -58,8 +58,8 @@ def sweep_terms(run: RunResult) -> pd.DataFrame:
             Whether these are the terms of all its tiles.
         ``predicted_ps``, ``measured_ps``, ``difference_ps`` (int64)
             From the issue of its first load to the end of its last tile. The difference is what no formula of one PE
-            knows: waiting for messages, or for an HBM slice that others use (on one PE it is 0), and, below 0, arithmetic between
-            a `load_async` and its `wait` within a tile, which hides a part of the load.
+            knows: waiting for messages, or for an HBM slice that others use (on one PE it is 0); and, below 0,
+            arithmetic between a `load_async` and its `wait` within a tile, which hides a part of the load.
 
         Of a run that was stopped, the tile that it was stopped in is left out.
     """
