@@ -266,6 +266,7 @@ def _names(
     kinds: list[str] = []
     labels: list[str] = []
     swept = -1  # the part whose first tile has come
+    pieces = np.bincount(part) if len(part) else part
     for i, (first, last, own) in enumerate(zip(op0.tolist(), op1.tolist(), scope.tolist(), strict=True)):
         if own >= 0:
             kind = scopes.kind[own]
@@ -285,6 +286,9 @@ def _names(
             if len(opened):
                 kinds.append("setup")
                 labels.append(f"set-up of {scopes.label[int(rows.scope[opened[-1]])]}")
+            elif pieces[part[i]] == 1:
+                kinds.append("kernel")
+                labels.append("whole kernel")
             elif swept != part[i]:
                 kinds.append("setup")
                 labels.append("set-up")

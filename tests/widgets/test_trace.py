@@ -360,7 +360,8 @@ def test_plain_scopes_step_with_everything_but_a_score_map(trace: TraceOf) -> No
 def test_a_kernel_with_no_scopes_is_one_piece_on_each_pe(trace: TraceOf) -> None:
     t = trace("no scopes")
     assert [p["tiles"] for p in t.pes] == [0, 0, 0, 0]
-    assert texts(t, t.tiles["kind"]) == ["setup"] * 4
+    assert texts(t, t.tiles["kind"]) == ["kernel"] * 4
+    assert texts(t, t.tiles["label"]) == ["whole kernel"] * 4
     assert not t.head["scoped"]
 
 
