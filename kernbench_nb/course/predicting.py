@@ -7,7 +7,7 @@ notebook goes on whatever was typed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 from kernbench_nb.course.numbers import (
@@ -98,7 +98,7 @@ def _about_set(guess: Any, value: Set[Any], unit: str, traps: Mapping[Any, str])
 
     if _missing(guess):
         return [f"no guess. measured: {shown(value)}{'' if words else _listed(': ', value)}"]
-    elements = _elements(guess, next(iter(value), None))
+    elements = _elements(_spelt(guess, by_word), next(iter(value), None))
     if elements is None:
         return [f"{short_text(guess)} is not a set. measured: {shown(value)}"]
     said = {by_word.get(_word(element), element) for element in elements}
@@ -114,6 +114,14 @@ def _about_set(guess: Any, value: Set[Any], unit: str, traps: Mapping[Any, str])
         return {_word(e) for e in _elements(key, next(iter(value), None)) or ()} == {_word(e) for e in said}
 
     return [line, *_trap(traps, is_trap)]
+
+
+def _spelt(guess: Any, words: Collection[Any]) -> Any:
+    """A text such as ``"mlO"`` letter by letter, where each word of the answer is one letter."""
+    if not (isinstance(guess, str) and words and all(isinstance(w, str) and len(w) == 1 for w in words)):
+        return guess
+    letters = guess.strip()
+    return " ".join(letters) if letters.isalpha() and len(set(letters)) == len(letters) else guess
 
 
 def _missing(guess: Any) -> bool:

@@ -69,6 +69,9 @@ CHECKS: dict[str, Check] = {
         traps={
             77_040: "You scaled the persistent part too; which blocks do not have the tile's length?",
             60_840: "That is 1.5 times the peak of tile 32; take the fixed part off first.",
+            44_640: "That is 48 keys at 930 B each; what lies in the scratch with no key at all?",
+            70_320: "You added 48 keys to a peak that has 16 in it; how many are new?",
+            40_752: "That is a PE of eight, which owns 40 keys: ask one PE.",
         },
     ),
     "03": NumberCheck(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from kernbench_nb.benches import wrong
@@ -40,8 +41,8 @@ def _check(answer: Any) -> Verdict:
 
 
 def _lines_with(text: str) -> list[int]:
-    """Numbers of the kernel's lines that hold a text, blanks aside."""
-    wanted = " ".join(text.split())
+    """Numbers of the kernel's lines that hold a text, blanks and the number in front of it aside."""
+    wanted = " ".join(re.sub(r"^\s*\d+:?\s", "", text).split())
     source, first = inspect.getsourcelines(wrong.mystery_kernel)
     return [n for n, line in enumerate(source, first) if wanted and wanted in " ".join(line.split())]
 

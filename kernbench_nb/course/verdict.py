@@ -89,11 +89,17 @@ class NumberCheck:
         if isinstance(number, int):
             said, idea = counted(number, self.unit), self.traps.get(number)
         else:
-            said, idea = with_unit(number_text(number), self.unit), None
+            said = with_unit(number_text(number) if abs(number) >= 1000 else _digits(number), self.unit)
+            idea = None if self.unit == "B" else f"Only whole {self.unit} count."
         return Wrong(f"you said {said}.", idea or self.otherwise(number))
 
 
 _SPELT = {"B": "bytes"}
+
+
+def _digits(number: Number) -> str:
+    """A number that is not whole, so that one sees that it is not."""
+    return f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
 def no_function(answer: Any) -> Wrong:

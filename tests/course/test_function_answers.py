@@ -282,7 +282,14 @@ LINES = wrong.mystery_lines()
 
 
 @pytest.mark.parametrize(
-    "line", [LINES["read"], str(LINES["read"]), "moved = tl.sub(heads[i],  heads[i - 1])", "heads[i - 1]"]
+    "line",
+    [
+        LINES["read"],
+        str(LINES["read"]),
+        "moved = tl.sub(heads[i],  heads[i - 1])",
+        "heads[i - 1]",
+        f"{LINES['read']}                 moved = tl.sub(heads[i], heads[i - 1])",
+    ],
 )
 def test_12_right(capsys: Capture, line: Any) -> None:
     assert printed(capsys, "12", line) == (

@@ -30,6 +30,9 @@ CHECKS = {**scratch.CHECKS, **traffic.CHECKS}
 IDEAS = [
     ("00", 77_040, "You scaled the persistent part too; which blocks do not have the tile's length?"),
     ("00", 60_840, "That is 1.5 times the peak of tile 32; take the fixed part off first."),
+    ("00", 44_640, "That is 48 keys at 930 B each; what lies in the scratch with no key at all?"),
+    ("00", 70_320, "You added 48 keys to a peak that has 16 in it; how many are new?"),
+    ("00", 40_752, "That is a PE of eight, which owns 40 keys: ask one PE."),
     ("00", 54.1, "Bytes, please: the persistent arena alone is 3 552 B."),
     (
         "00",
@@ -44,6 +47,7 @@ IDEAS = [
     ("01", 0, "A text has one token at least."),
     ("03", 11, "The first tile is cheaper; price it alone."),
     ("03", 13, "That divides by the price of the first tile only."),
+    ("03", 11.9, "Only whole tiles count."),
     ("03", 96, "Those are keys; the question asks for tiles."),
     ("03", 5, "It is more. Run one tile and two, un-scoped: "),
     ("03", 47, "It is fewer. Run one tile and two, un-scoped: "),
@@ -51,6 +55,7 @@ IDEAS = [
     ("04a", 99, "What lies below the save-point?"),
     ("04a", 107, "10 800 B do not depend on the tile."),
     ("04a", 130, "K and V are not all: the scores' arrays are 18 bytes a score."),
+    ("04a", 96.77, "Only whole keys count."),
     ("04a", 94, "That fits, at 98 256 B; a larger one does too."),
     ("04a", 96, "That needs 100 080 B: "),
     ("04a", 0, "That fits, at 3 552 B; "),
@@ -104,6 +109,13 @@ def test_a_wrong_number_has_its_own_idea(id: str, answer: float, idea: str) -> N
         kb.check_answer(id, answer)
     assert caught.value.idea.startswith(idea)
     assert f"{RIGHT[id]:,}".replace(",", " ") not in str(caught.value)
+
+
+def test_a_fraction_is_said_as_one() -> None:
+    for answer, said in ((107.5, "you said 107.5 keys."), (Fraction(191, 2), "you said 191/2 keys.")):
+        with pytest.raises(kb.WrongAnswer) as caught:
+            kb.check_answer("04a", answer)
+        assert caught.value.got == said
 
 
 @pytest.mark.parametrize("id", RIGHT)

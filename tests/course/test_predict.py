@@ -113,6 +113,9 @@ def test_a_large_set_is_cut(capsys: Capture) -> None:
         (("l", "O"), "you said O l, measured O l: right"),
         ({"l"}, "you said l, measured O l: 1 missing O"),
         ("p", "you said p, measured O l: 1 too many p; 2 missing O l"),
+        ("lO", "you said O l, measured O l: right"),
+        ("mlO", "you said O l m, measured O l: 1 too many m"),
+        ("all", "you said all, measured O l: 1 too many all; 2 missing O l"),
         ("", "you said nothing, measured O l: 2 missing O l"),
     ],
 )
