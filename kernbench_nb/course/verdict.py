@@ -89,7 +89,7 @@ class NumberCheck:
         if isinstance(number, int):
             said, idea = counted(number, self.unit), self.traps.get(number)
         else:
-            said = with_unit(number_text(number) if abs(number) >= 1000 else _digits(number), self.unit)
+            said = with_unit(_digits(number), self.unit)
             idea = None if self.unit == "B" else f"Only whole {self.unit} count."
         return Wrong(f"you said {said}.", idea or self.otherwise(number))
 
@@ -99,7 +99,7 @@ _SPELT = {"B": "bytes"}
 
 def _digits(number: Number) -> str:
     """A number that is not whole, so that one sees that it is not."""
-    return f"{number:.6g}" if isinstance(number, float) else str(number)
+    return f"{number:.6g}" if isinstance(number, float) and abs(number) < 1000 else number_text(number)
 
 
 def no_function(answer: Any) -> Wrong:
