@@ -43,7 +43,9 @@ USED = {name for path in NOTEBOOKS for name in called(path)}
 
 
 def test_there_are_views() -> None:
-    assert {"kb.step", "kb.show_log", "kb.explore", "kb.plots.arena_map", "kb.analysis.traffic"} <= set(views())
+    assert {"kb.step", "kb.show_log", "kb.explore", "kb.plots.arena_map", "kb.analysis.traffic"} <= set(
+        views()
+    )
 
 
 @pytest.mark.parametrize("view", views())
