@@ -40,6 +40,8 @@ def _budget(number: Number) -> str:
 def _second_buffer(number: Number) -> str:
     if number < _PREFETCHED.largest_tile():
         return "That fits, and a larger one does too."
+    if number <= SCRATCH_BYTES // _per_key(_PREFETCHED):
+        return "Nearly: some blocks have no key in them; which stand below the save-point, and which above?"
     return "That is too large: two K and two V buffers are persistent now, and everything of the scores' shape stays."
 
 
@@ -105,6 +107,7 @@ CHECKS: dict[str, Check] = {
         traps={
             _PLAIN.largest_tile(): "That one has no room for two more of K and V.",
             _PLAIN.largest_tile() // 2: "Only K and V double, the scores do not.",
+            613: "K and V stand below the save-point now, and no more above it.",
             1_024: "That is the largest power of two without prefetch.",
         },
     ),

@@ -23,6 +23,8 @@ Kernel = Callable[..., None]
 """``fused(x, y, rows, n, scale, *, tl)``: y = softmax(scale * x), over rows of n f32."""
 
 _TOLERANCE = 1e-6
+_LARGE = 100
+"""What the scores are multiplied by to see whether exp stays finite."""
 
 
 def raw_scores() -> Array:
@@ -56,7 +58,7 @@ def _check(kernel: Any, *, blocks: int) -> Verdict:
         return no_function(kernel)
     x = raw_scores()
     try:
-        run, one = run_rows(kernel, x), run_rows(kernel, x[:1])
+        run, one, large = (run_rows(kernel, rows) for rows in (x, x[:1], _LARGE * x[:1]))
     except Exception as error:
         return raised(kernel, error)
     if not len(run.op_log):
@@ -65,6 +67,12 @@ def _check(kernel: Any, *, blocks: int) -> Verdict:
     wrong = _about_output(run, x)
     if wrong is not None:
         return wrong
+    if np.isnan(_rows_of(large, x[:1])).any():
+        return Wrong(
+            f"right here, but scores {_LARGE} times as large give nan.",
+            "Subtract the maximum of the scaled row before exp.",
+            large,
+        )
     if run.hbm_bytes > traffic:
         got = f"traffic {bytes_text(run.hbm_bytes)}, and {bytes_text(traffic)} are allowed"
         if run.hbm_bytes == 3 * x.nbytes:
@@ -78,17 +86,26 @@ def _check(kernel: Any, *, blocks: int) -> Verdict:
             return Wrong(
                 f"{got}: it grows with the rows.", "What gives a row's bytes back before the next?", run
             )
-        return Wrong(f"{got}.", "Which result may be written over its operand, by out=?", run)
+        return Wrong(
+            f"{got}.",
+            "Which result may be written over its operand, by out=? (s *= 2 makes a new tile.)",
+            run,
+        )
     return Right(
         f"{bytes_text(run.hbm_bytes)} of traffic, half of what two kernels move; "
         f"{bytes_text(run.peak_scratch)} of scratch."
     )
 
 
+def _rows_of(run: RunResult, x: Array) -> Array:
+    """The rows that a kernel wrote for the scores x."""
+    written = [array for name, array in run.outputs.items() if array.shape == x.shape][1:]
+    return np.asarray(written[-1] if written else np.zeros_like(x), np.float64)
+
+
 def _about_output(run: RunResult, x: Array) -> Wrong | None:
     """What is wrong with the rows, if anything is."""
-    written = [array for name, array in run.outputs.items() if array.shape == x.shape][1:]
-    y = np.asarray(written[-1] if written else np.zeros_like(x), np.float64)
+    y = _rows_of(run, x)
     exact = x.astype(np.float64)
 
     def close(other: Array) -> bool:

@@ -114,10 +114,10 @@ CHECKS: dict[str, Check] = {
     "05": NumberCheck(
         unit="rows",
         right=lambda: _M // 4 // (_M // (4 * _D)),
-        why="B_q M/4d <= M/4 says B_q <= d: beyond it S would need more than Q, K, V and O leave.",
+        why="B_q M/4d <= M/4 says B_q <= d: beyond it S takes more scratch than K does.",
         otherwise=_rows,
         traps={
-            256: "You let Q and O fill M; S must live too.",
+            256: "There S alone fills M; it may take a quarter.",
             32: "That is the break-even with the plain kernel.",
             4_096: "Those are elements of S; the question asks for rows.",
         },

@@ -393,6 +393,22 @@ def overflowing(tl: Any, load: Any, scale: float) -> Any:
     return e / tl.sum(e, 0)
 
 
+def no_maximum(tl: Any, load: Any, scale: float) -> Any:
+    s = load()
+    tl.mul(s, scale, out=s)
+    tl.exp(s, out=s)
+    return tl.div(s, tl.sum(s, 0), out=s)
+
+
+def maximum_before_scale(tl: Any, load: Any, scale: float) -> Any:
+    s = load()
+    top = tl.max(s, 0)
+    tl.mul(s, scale, out=s)
+    tl.sub(s, top, out=s)
+    tl.exp(s, out=s)
+    return tl.div(s, tl.sum(s, 0), out=s)
+
+
 @pytest.mark.parametrize(
     ("id", "body", "scratch"),
     [("14a", fused, "6 432"), ("14a", fused_in_place, "1 312"), ("14b", fused_in_place, "1 312")],
@@ -403,6 +419,7 @@ def test_14_right(capsys: Capture, id: str, body: Callable[..., Any], scratch: s
     )
 
 
+LARGE = "right here, but scores 100 times as large give nan."
 TWICE = "traffic 34 452 B, and 22 968 B are allowed: you loaded the row twice."
 
 
@@ -419,6 +436,8 @@ TWICE = "traffic 34 452 B, and 22 968 B are allowed: you loaded the row twice."
         (rows_of(not_divided), "row 0 sums to 2.871.", "Each row of a softmax sums to 1: is every row written?"),
         (never_stored, "row 0 sums to 0.", "Each row of a softmax sums to 1: is every row written?"),
         (rows_of(too_warm), "the worst weight is off by 0.6.", "Write y = softmax(scale * x)."),
+        (rows_of(no_maximum), LARGE, "Subtract the maximum of the scaled row before exp."),
+        (rows_of(maximum_before_scale), LARGE, "Subtract the maximum of the scaled row before exp."),
         (rows_of(overflowing), "there are nan in the rows.", "Subtract the row's maximum before exp."),
     ],
 )  # fmt: skip
@@ -432,7 +451,7 @@ def test_14_wrong(id: str, kernel: Callable[..., Any], got: str, idea: str) -> N
 def test_14b_has_the_smaller_budget() -> None:
     error = refused("14b", rows_of(fused))
     assert error.got == "scratch 6 432 B, and 1 312 B are allowed."
-    assert error.idea == "Which result may be written over its operand, by out=?"
+    assert error.idea == "Which result may be written over its operand, by out=? (s *= 2 makes a new tile.)"
 
 
 def test_14_asks_for_the_weights_of_attention() -> None:

@@ -59,7 +59,7 @@ IDEAS = [
     ("04a", 94, "That fits, at 98 256 B; a larger one does too."),
     ("04a", 96, "That needs 100 080 B: "),
     ("04a", 0, "That fits, at 3 552 B; "),
-    ("05", 256, "You let Q and O fill M; S must live too."),
+    ("05", 256, "There S alone fills M; it may take a quarter."),
     ("05", 32, "That is the break-even with the plain kernel."),
     ("05", 4_096, "Those are elements of S; the question asks for rows."),
     ("05", 65, "S has 4 160 elements there, and may take 4 096."),
@@ -81,8 +81,16 @@ IDEAS = [
     ("08", 1_569, "That one has no room for two more of K and V."),
     ("08", 784, "Only K and V double, the scores do not."),
     ("08", 1_024, "That is the largest power of two without prefetch."),
+    ("08", 613, "K and V stand below the save-point now, and no more above it."),
+    ("08", 897, "Nearly: "),
+    (
+        "08",
+        887,
+        "Nearly: some blocks have no key in them; which stand below the save-point, and which above?",
+    ),
+    ("08", 898, "That is too large: two K and two V buffers are persistent now, "),
     ("08", 880, "That fits, and a larger one does too."),
-    ("08", 882, "That is too large: two K and two V buffers are persistent now, "),
+    ("08", 882, "Nearly: some blocks have no key in them; "),
 ]
 
 
