@@ -132,6 +132,11 @@ def _about_pair(merge: Merge, low: State, high: State) -> Wrong | None:
             )
         if _near(found.l, exact.l) and _near(found.O, exact.O):
             continue
+        if _near(found.l, (a.l + b.l) / 2) or _near(found.l, exact.l / 2):
+            return Wrong(
+                "l is half a sum.",
+                "These are sums over different keys: add them, and divide O by l at the very end.",
+            )
         if _near(found.l, exact.l) or _near(found.O, exact.O):
             wrong, right = ("O", "l") if _near(found.l, exact.l) else ("l", "O")
             return Wrong(

@@ -105,6 +105,10 @@ def averaged(a: Any, b: Any) -> Any:
     return corrected(a, b)[0], (a.l + b.l) / 2, (a.O + b.O) / 2
 
 
+def halved(p: Any, q: Any, x: Any, y: Any) -> Any:
+    return (p * x + q * y) / 2
+
+
 def in_place(a: Any, b: Any) -> Any:
     m, l, O = corrected(a, b)
     a.O[:] = O
@@ -126,6 +130,7 @@ def tired(calls: list[int]) -> Callable[..., Any]:
 
 
 CORRECTION = "The side with the larger maximum needs no correction, the other does; which is it?"
+SUMS = "These are sums over different keys: add them, and divide O by l at the very end."
 MAXIMUM = "m is the maximum of two sets: how do you get it from the maxima of both?"
 GUARD = "What is the state of a PE with no keys? -inf minus -inf is nan, so guard m = -inf."
 
@@ -135,7 +140,8 @@ GUARD = "What is the state of a PE with no keys? -inf minus -inf is nan, so guar
     [
         (lambda a, b: corrected(a, b, l=uncorrected, O=uncorrected), CORRECTION),
         (lambda a, b: corrected(a, b, l=one_side, O=one_side), CORRECTION),
-        (averaged, CORRECTION),
+        (averaged, SUMS),
+        (lambda a, b: corrected(a, b, l=halved, O=halved), SUMS),
         (lambda a, b: (a.m + b.m, a.l + b.l, a.O + b.O), MAXIMUM),
         (lambda a, b: ((a.m + b.m) / 2, *corrected(a, b)[1:]), MAXIMUM),
         (lambda a, b: (max(a.m, b.m) - 1, *corrected(a, b)[1:]), MAXIMUM),
