@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,17 @@ import pytest
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
+
+
+@pytest.fixture
+def tidy() -> Iterator[None]:
+    """Close the figures and widgets that a notebook run in this process leaves open, as the end of its kernel would."""
+    yield
+    import ipywidgets
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+    ipywidgets.Widget.close_all()
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,7 @@ class TestNotebook:
         ]
 
 
+@pytest.mark.usefixtures("tidy")
 @pytest.mark.parametrize("path", SOLUTIONS, ids=stem)
 def test_a_solution_is_right(
     path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
