@@ -7,7 +7,7 @@ import hashlib
 import html
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +211,7 @@ class View(anywidget.AnyWidget):
         """A still picture that is drawn anew at each step: ``stepper.follow(kb.plots.arena_map)``.
 
         Running a cell again replaces the picture that the same code made before: a step is drawn once, not once for
-        each time that the cell was run.
+        each time that the cell was run. Of a `functools.partial`, other numbers and texts are another picture.
 
         Parameters
         ----------
@@ -264,9 +264,24 @@ class View(anywidget.AnyWidget):
             self.trace = b""
 
 
-def _where_written(function: Callable[..., Any]) -> Any:
+def _where_written(function: Any) -> Any:
     """What stays the same when a cell defines a function again: its name, and where in the cell it stands."""
+    if isinstance(function, partial):
+        given = (*function.args, *sorted(function.keywords.items()))
+        return _where_written(function.func), tuple(_lasting(value) for value in given)
     code = getattr(function, "__code__", None)
     if code is None:
-        return id(function)
+        # an object that can be called, of a class that the cell defines again too
+        kind = type(function)
+        code = getattr(kind.__call__, "__code__", None)
+        if code is None:
+            return id(function)
+        return kind.__module__, kind.__qualname__, tuple(code.co_positions())
     return function.__module__, function.__qualname__, tuple(code.co_positions())
+
+
+def _lasting(value: Any) -> Any:
+    """A number, a text, or several as they are; of anything else what it is, since running a cell makes it anew."""
+    if isinstance(value, tuple):
+        return tuple(_lasting(part) for part in value)
+    return repr(value) if value is None or isinstance(value, (int, float, str)) else type(value).__qualname__

@@ -65,10 +65,10 @@ class Follower(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no type
             drawn = self._draw(view.run, at=view._clock(view.pe, view.step) / 1000, pe=view.pe)
             figure = getattr(drawn, "figure", None) or drawn
             if not hasattr(figure, "savefig"):
-                new = [number for number in _open_figures() if number not in before]
+                new = [manager for manager in _open_figures() if manager not in before]
                 if not new:
                     return ""
-                figure = sys.modules["matplotlib.pyplot"].figure(new[-1])
+                figure = new[-1].canvas.figure
             buffer = io.BytesIO()
             figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})
             data = base64.b64encode(buffer.getvalue()).decode()
@@ -92,22 +92,28 @@ def close_whole(widget: Any) -> None:
     ipywidgets.Widget.close(widget)
 
 
-def _open_figures() -> list[int]:
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    return list(pyplot.get_fignums()) if pyplot else []
+def _pyplot_figures() -> Any:
+    """The list of figures of pyplot itself, if the user has loaded it."""
+    return getattr(sys.modules.get("matplotlib._pylab_helpers"), "Gcf", None)
 
 
-def _current_figure() -> int | None:
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    return pyplot.gcf().number if pyplot and pyplot.get_fignums() else None
+def _open_figures() -> list[Any]:
+    """Managers of pyplot's figures. Not their numbers: a figure made after `close("all")` gets one that was in use."""
+    figures = _pyplot_figures()
+    return [] if figures is None else list(figures.get_all_fig_managers())
 
 
-def _close_new(before: list[int], current: int | None) -> None:
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None:
+def _current_figure() -> Any:
+    figures = _pyplot_figures()
+    return None if figures is None else figures.get_active()
+
+
+def _close_new(before: list[Any], current: Any) -> None:
+    figures = _pyplot_figures()
+    if figures is None:
         return
-    for number in _open_figures():
-        if number not in before:
-            pyplot.close(number)
+    for manager in _open_figures():
+        if manager not in before:
+            figures.destroy(manager)
     if current is not None and current in _open_figures():
-        pyplot.figure(current)
+        figures.set_active(current)

@@ -6,6 +6,7 @@ import gc
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -93,6 +94,53 @@ def test_two_pictures_on_one_stepper_are_two(view: Stepper) -> None:
     assert (a.draws, b.draws) == (2, 2)
 
 
+class Plot:
+    """What a cell may define in place of a function."""
+
+    def __init__(self, drawn: list[float], label: str = "") -> None:
+        self.drawn = drawn
+        self.label = label
+
+    def __call__(self, run: RunResult, at: float, pe: int) -> None:
+        self.drawn.append(at)
+
+    def method(self, run: RunResult, at: float, pe: int) -> None:
+        self.drawn.append(at)
+
+
+def plot(run: RunResult, at: float, pe: int, *, drawn: list[float], label: str = "") -> None:
+    drawn.append(at)
+
+
+MADE_ANEW: dict[str, Callable[[list[float]], Any]] = {
+    "partial": lambda drawn: partial(plot, drawn=drawn),
+    "partial with a text": lambda drawn: partial(plot, drawn=drawn, label="S"),
+    "object": lambda drawn: Plot(drawn),
+    "method": lambda drawn: Plot(drawn).method,
+    "partial of an object": lambda drawn: partial(Plot(drawn)),
+}
+
+
+@pytest.mark.parametrize("make", MADE_ANEW.values(), ids=MADE_ANEW)
+def test_wid_observer_rerun_whatever_is_called(make: Callable[[list[float]], Any], view: Stepper) -> None:
+    """wid-observer-rerun: a partial and an object are made anew by the cell too, and are recognised as the same."""
+    drawn: list[float] = []
+    for _ in range(5):
+        view.follow(make(drawn))
+    drawn.clear()
+    view.step += 1
+    assert len(drawn) == 1
+
+
+def test_partials_with_other_numbers_and_texts_are_two_pictures(view: Stepper) -> None:
+    drawn: list[float] = []
+    for label in ("S", "P"):
+        view.follow(partial(plot, drawn=drawn, label=label))
+    drawn.clear()
+    view.step += 1
+    assert len(drawn) == 2
+
+
 def test_the_time_of_the_step_is_given_in_ns(view: Stepper, trace: Callable) -> None:
     drawn: list[Any] = []
     cell(view, drawn)
@@ -126,6 +174,18 @@ def test_wid_figures_piled_up(view: Stepper) -> None:
                 )
     assert plt.gcf() is mine
     plt.close(mine)
+
+
+def test_wid_figures_piled_up_after_all_were_closed(view: Stepper) -> None:
+    """wid-figures-piled-up: a plot may close the user's figures; its own, which gets their number, does not stay."""
+    plt.figure()
+
+    def draw(run: RunResult, at: float, pe: int) -> Any:
+        plt.close("all")
+        return plt.subplots()[1]
+
+    assert view.follow(draw).value.startswith("<img")
+    assert plt.get_fignums() == []
 
 
 def test_a_plot_that_gives_nothing_back_is_found(view: Stepper) -> None:
