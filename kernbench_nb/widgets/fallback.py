@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbench_nb.runtime_api.text import bytes_text
+from kernbench_nb.runtime_api.text import bytes_text, grouped
 from kernbench_nb.widgets.picture import Picture, bytes_words, clipped, time_words
 from kernbench_nb.widgets.reader import Trace
 
@@ -17,6 +17,13 @@ WIDTH = 960
 _MOST_BLOCKS = 90
 _MOST_TILES = 120
 _CLASS = {"dma": "a", "gemm": "g", "math": "t", "ipc": "q", "scope": "t"}
+_LEGEND = (
+    ("k", "persistent"),
+    ("a", "loaded"),
+    ("g", "gemm result"),
+    ("t", "math result"),
+    ("y", "given back"),
+)
 
 
 def draw_run(trace: Trace, pe: int, step: int) -> str:
@@ -36,15 +43,25 @@ def draw_run(trace: Trace, pe: int, step: int) -> str:
         _score(picture, trace, index, row, now, top)
         top += 82
     picture.text(0, top + 4, f"Scratch of {trace.pes[index]['label']} over its operations", "p b")
+    _legend(picture, top + 4)
     _timeline(picture, trace, index, row, (56, top + 14, 480, 250))
     _scratch(picture, trace, index, row, (580, top + 14, 70, 250))
     _counters(picture, trace, row, top + 304)
     return picture.svg()
 
 
+def _legend(picture: Picture, y: float) -> None:
+    """What the blocks of the scratch are, right of the heading."""
+    x = 440
+    for kind, word in _LEGEND:
+        picture.rect(x, y - 9, 12, 10, kind)
+        picture.text(x + 17, y, word, "p s m")
+        x += 29 + 6.4 * len(word)
+
+
 def draw_pair(a: Trace, b: Trace, names: Sequence[str], pe: int, step: int) -> str:
     """Two runs after the same number of tiles, on one scale up to the limit."""
-    picture = Picture(WIDTH, 420, f"{names[0]} beside {names[1]}, after {step} tiles")
+    picture = Picture(WIDTH, 408, f"{names[0]} beside {names[1]}, after {step} tiles")
     picture.text(0, 18, clipped(f"{names[0]} · {names[1]}", 90), "p x")
     picture.text(0, 37, clipped(a.head["about"], 150), "p m")
     top = max(a.head["scratch_bytes"], b.head["scratch_bytes"])
@@ -128,7 +145,7 @@ def draw_log(trace: Trace, group: str) -> str:
 
 def draw_explore(state: dict[str, Any]) -> str:
     """Peak scratch against context length, and the verdict."""
-    picture = Picture(WIDTH, 330, state["verdict"])
+    picture = Picture(WIDTH, 340, state["verdict"])
     picture.text(0, 18, clipped(state["verdict"], 90), "p x z" if state["error"] else "p x")
     picture.text(0, 40, clipped(state["detail"], 150), "p m")
     curve = state["curve"]
@@ -144,6 +161,18 @@ def draw_explore(state: dict[str, Any]) -> str:
         return float(x), float(y0 + height * (high - np.log(nbytes)) / (high - low))
 
     picture.rect(x0, y0, width, height, "u")
+    for power in range(6, 40, 4):  # 64 B, 1 KiB, 16 KiB, ...
+        y = at(curve["keys"][0], 2.0**power)[1]
+        if y0 < y < y0 + height:
+            picture.line(x0, y, x0 + width, y, "l")
+            picture.text(x0 - 6, y + 4, bytes_words(2**power), "p s m e")
+    for keys in curve["keys"][::4]:
+        x = at(keys, state["limit"])[0]
+        picture.line(x, y0 + height, x, y0 + height + 4, "l")
+        picture.text(x, y0 + height + 18, grouped(keys), "p s m i")
+    picture.text(
+        x0 + width / 2, y0 + height + 36, "keys of the context; both axes are logarithmic", "p s m i"
+    )
     for name, kind in (("unscoped", "r"), ("scoped", "w")):
         points = [at(k, v) for k, v in zip(curve["keys"], curve[name], strict=True) if v]
         picture.path(points, kind)
@@ -151,9 +180,13 @@ def draw_explore(state: dict[str, Any]) -> str:
             picture.text(points[-1][0] + 6, points[-1][1] + 4, f"{name}", "p s")
     x, y = at(curve["keys"][0], state["limit"])
     picture.line(x, y, x0 + width, y, "h")
-    picture.text(x + 4, y - 5, f"limit {bytes_words(state['limit'])}", "p s")
-    picture.text(x0, y0 + height + 18, f"{curve['keys'][0]} keys", "p s m")
-    picture.text(x0 + width, y0 + height + 18, f"{curve['keys'][-1]} keys", "p s m e")
+    picture.text(x0 + width - 4, y - 5, f"limit {bytes_words(state['limit'])}", "p s e")
+    here = state["params"]["S_kv"]
+    if state["peak"] and not state["error"] and curve["keys"][0] <= here <= curve["keys"][-1]:
+        x, y = at(here, state["peak"])
+        picture.line(x, y, x, y0 + height, "h")
+        picture.rect(x - 4, y - 4, 8, 8, "n")
+        picture.text(x + 8, y + 18, f"{grouped(here)} keys: {bytes_words(state['peak'])}", "p s b")
     return picture.svg()
 
 

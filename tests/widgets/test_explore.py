@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kernbench_nb as kb
 from kernbench_nb.benches.registry import bench
 from kernbench_nb.widgets import explore as module
 from kernbench_nb.widgets.exploring import Setting, work_out
+from kernbench_nb.widgets.fallback import draw_explore
+from kernbench_nb.widgets.picture import bytes_words
 
 SMALL = Setting(h_kv=2, group=2, d=32, S_kv=1024, tile=64, pes=2)
 
@@ -270,6 +273,38 @@ def test_another_name_is_refused(explorer: module.Explorer) -> None:
         explorer.set(heads=3)
 
 
+@pytest.mark.parametrize("call", ["explore", "set"])
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        ({"pes": "8"}, r"pes must be a whole number, got '8'"),
+        ({"d": None}, "d must be a whole number, got None"),
+        ({"tile": 3.5}, r"tile must be a whole number, got 3\.5"),
+        ({"S_kv": True}, "S_kv must be a whole number, got True"),
+        ({"scoped": "no"}, "scoped must be True or False, got 'no'"),
+        ({"prefetch": 1}, "prefetch must be True or False, got 1"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_and_leaves_nothing(
+    setting: dict[str, Any], wanted: str, call: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explorer = module.Explorer(SMALL)
+    with pytest.raises(TypeError, match=f"kb.explore: {wanted}"):
+        (kb.explore if call == "explore" else explorer.set)(**setting)
+    assert explorer.setting == SMALL
+    explorer.close()
+    gc.collect()
+    assert capsys.readouterr().err == ""
+
+
+def test_numpy_numbers_are_settings() -> None:
+    explorer = module.Explorer(SMALL)
+    explorer.set(pes=np.int64(1), scoped=np.False_)
+    assert explorer.setting == replace(SMALL, pes=1, scoped=False)
+    assert type(explorer.setting.pes) is int
+    explorer.close()
+
+
 def test_closing_closes_everything() -> None:
     from ipywidgets.widgets.widget import _instances
 
@@ -285,3 +320,20 @@ def test_closing_closes_everything() -> None:
     assert len(_instances) == before
     gc.collect()
     assert run() is None
+
+
+def test_the_still_picture_has_its_axes_and_says_where_the_setting_stands(explorer: module.Explorer) -> None:
+    picture = draw_explore(explorer.view.state)
+    for text in (
+        "2 097 152",
+        "131 072",
+        "256 KiB",
+        "limit 1 MiB",
+        "keys of the context; both axes are logarithmic",
+    ):
+        assert f">{text}<" in picture
+    peak = explorer.view.state["peak"]
+    assert f">1 024 keys: {bytes_words(peak)}<" in picture
+    explorer.set(scoped=False, S_kv=1 << 20)
+    assert explorer.view.state["error"]
+    assert " keys: " not in draw_explore(explorer.view.state)
