@@ -168,6 +168,12 @@ class ScratchAllocator:
         self._own: list[Block] = []
         self._live = live or self._own_blocks
 
+    def __repr__(self) -> str:
+        return (
+            f"<scratch of {self.capacity} B: {self.cursor} B in use, high-water {self.high_water} B, "
+            f"{self.depth} open scope{'' if self.depth == 1 else 's'}>"
+        )
+
     # -- asking ------------------------------------------------------------------------------------------------
 
     @property

@@ -92,6 +92,13 @@ class Usage:
                     self.hbm_bytes += count * kind.hbm
                     self.flops += count * kind.flops
 
+    def __repr__(self) -> str:
+        pes = len(self.pes)
+        return (
+            f"<Usage: {self.makespan_ps} ps on {pes} PE{'' if pes == 1 else 's'}, "
+            f"{self.hbm_bytes} B of HBM, {self.flops} FLOP>"
+        )
+
     @property
     def busy(self) -> dict[str, float]:
         """Share of the makespan that each engine was busy, the mean over the PEs that took part."""

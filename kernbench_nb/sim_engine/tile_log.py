@@ -97,5 +97,8 @@ class TileLog:
         names = ("time_ps", "pe", "rows_start", "rows_stop", "keys_start", "keys_stop")
         return {name: table[:, i] for i, name in enumerate(names)}
 
+    def __repr__(self) -> str:
+        return f"<TileLog: {len(self)} tile{'' if len(self) == 1 else 's'}>"
+
     def __len__(self) -> int:
         return len(self.columns["scope"])

@@ -242,6 +242,9 @@ class Trace:
         self.scratch_base = scratch_base
         self.capacity = capacity
 
+    def __repr__(self) -> str:
+        return f"<trace of PE {self.pe}: {len(self)} rows>"
+
     def __len__(self) -> int:
         """Rows so far, scopes and allocations included."""
         return len(self.rows) // STRIDE

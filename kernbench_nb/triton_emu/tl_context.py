@@ -135,6 +135,13 @@ class TLContext(Messages):
             record=record,
         )
 
+    def __repr__(self) -> str:
+        mode, scratch = "data" if self._data else "timing", self._scratch
+        return (
+            f"<tl of PE {self._trace.pe}, {mode} mode, {self._now} ps, "
+            f"{scratch.cursor} B of {scratch.capacity} B in use>"
+        )
+
     # -- who am I ----------------------------------------------------------------------------------------------
 
     def program_id(self, axis: int = 0) -> int:

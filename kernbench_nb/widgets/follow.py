@@ -76,6 +76,11 @@ class Follower(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no type
         finally:
             _close_new(before, current)
 
+    def __repr__(self) -> str:
+        # ipywidgets' own would show the picture's bytes
+        view = self._view
+        return "<Follower: closed>" if view is None else f"<Follower: PE {view.pe}, step {view.step}>"
+
     def close(self) -> None:
         """Stop following. Closing twice is closing once."""
         if self._view is not None:

@@ -210,6 +210,16 @@ def test_plots_of_the_package_follow(view: Stepper) -> None:
     assert plt.get_fignums() == before
 
 
+def test_nb_stable_output_of_a_follower(view: Stepper) -> None:
+    """nb-stable-output: a follower's text has nothing of its picture's bytes."""
+    follower = view.follow(kb.plots.arena_map)
+    view.step = 3
+    assert repr(follower) == "<Follower: PE 7, step 3>"
+    assert follower._repr_mimebundle_()["text/plain"] == repr(follower)
+    follower.close()
+    assert repr(follower) == "<Follower: closed>"
+
+
 def test_closing_ends_it(view: Stepper) -> None:
     drawn: list[Any] = []
     follower = cell(view, drawn)
