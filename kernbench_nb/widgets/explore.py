@@ -6,7 +6,10 @@ import asyncio
 import base64
 import html
 from dataclasses import fields, replace
+from operator import index
 from typing import Any
+
+import numpy as np
 
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
@@ -102,6 +105,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         self._pending: asyncio.TimerHandle | None = None
         self._together = False
         self._closed = False
+        self._boxes: list[Any] = []
         self.setting = setting
         self.view = Explore()
         self.controls: dict[str, Any] = {}
@@ -141,9 +145,9 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         Raises
         ------
         TypeError
-            For a name that is none of a `Setting`'s.
+            For a name that is none of a `Setting`'s, or a value of another type.
         """
-        replace(self.setting, **changes)
+        changes = _checked(changes)
         self._together = True
         try:
             for name, value in changes.items():
@@ -250,12 +254,23 @@ def explore(*, topology: Any = None, **setting: Any) -> Explorer:
     Raises
     ------
     TypeError
-        For another name.
+        For another name, a size that is no whole number, or a switch that is neither True nor False.
     """
+    return Explorer(Setting(**_checked(setting)), topology)
+
+
+def _checked(setting: dict[str, Any]) -> dict[str, Any]:
+    """A part of a `Setting` as plain numbers and switches."""
     known = [f.name for f in fields(Setting)]
-    for name in setting:
+    plain: dict[str, Any] = {}
+    for name, value in setting.items():
         if name not in known:
             raise TypeError(
                 f"kb.explore has no setting {name!r}; there are {', '.join(known)}, and topology=."
             )
-    return Explorer(Setting(**setting), topology)
+        switch = isinstance(value, (bool, np.bool_))
+        if switch != (name in _SWITCHES) or not (switch or hasattr(value, "__index__")):
+            wanted = "True or False" if name in _SWITCHES else "a whole number"
+            raise TypeError(f"kb.explore: {name} must be {wanted}, got {value!r}")
+        plain[name] = bool(value) if switch else index(value)
+    return plain
