@@ -7,29 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.sim_engine.rows import Ints, Part, Rows
 
-__all__ = ["category", "check_run", "parts_by_pe", "pe_index", "rows_of"]
-
-
-def check_run(run: object, what: str) -> None:
-    """Refuse what is no run.
-
-    Raises
-    ------
-    TypeError
-        If it is none; an error that carries the run it stopped is told apart.
-    """
-    if isinstance(run, RunResult):
-        return
-    if isinstance(getattr(run, "run", None), RunResult):
-        then = f"its run is in .run: kb.analysis.{what}(error.run)"
-    else:
-        then = f"for example run = kb.decode(q, k, v); kb.analysis.{what}(run)"
-    raise TypeError(
-        f"kb.analysis.{what} takes a RunResult, what kb.launch or kb.decode returns; got {type(run).__name__}. {then}"
-    )
+__all__ = ["category", "parts_by_pe", "pe_index", "rows_of"]
 
 
 def parts_by_pe(rows: Rows) -> dict[int, list[Part]]:

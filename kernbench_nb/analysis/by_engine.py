@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernbench_nb.analysis._common import category, check_run, parts_by_pe, pe_index
+from kernbench_nb.analysis._common import category, parts_by_pe, pe_index
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.sim_engine.trace import ENGINES
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def by_engine(run: RunResult, per_pe: bool = True) -> pd.DataFrame:
     """
     import pandas as pd
 
-    check_run(run, "by_engine")
+    check_run(run, "kb.analysis.by_engine")
     rows, model = run.op_log.rows, run.topology.costs
     pes = [*parts_by_pe(rows)] if per_pe else [-1]
     place = {engine: i for i, engine in enumerate(ENGINES)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernbench_nb.analysis._common import check_run
 from kernbench_nb.analysis.traffic import traffic
+from kernbench_nb.runtime_api.asked import check_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +41,8 @@ def compare(a: RunResult, b: RunResult, names: Sequence[str] = ("a", "b")) -> pd
     """
     import pandas as pd
 
-    check_run(a, "compare")
-    check_run(b, "compare")
+    check_run(a, "kb.analysis.compare")
+    check_run(b, "kb.analysis.compare")
     reserved = ("unit", "difference", "ratio")
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1] or set(names) & set(reserved):
         raise ValueError(

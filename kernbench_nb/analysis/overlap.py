@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernbench_nb.analysis._common import check_run, parts_by_pe, pe_index, rows_of
+from kernbench_nb.analysis._common import parts_by_pe, pe_index, rows_of
 from kernbench_nb.analysis._intervals import cells, length
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.sim_engine.rows import Ints, Rows
 from kernbench_nb.sim_engine.trace import ENGINES
 
@@ -46,7 +47,7 @@ def overlap(run: RunResult) -> pd.DataFrame:
     """
     import pandas as pd
 
-    check_run(run, "overlap")
+    check_run(run, "kb.analysis.overlap")
     rows, whole = run.op_log.rows, run.makespan_ps
     pes: list[int] = []
     table: list[tuple[int, int, int]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kernbench_nb.analysis._common import check_run
+from kernbench_nb.runtime_api.asked import check_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ def roofline(run: RunResult) -> pd.DataFrame:
     """
     import pandas as pd
 
-    check_run(run, "roofline")
+    check_run(run, "kb.analysis.roofline")
     model, roof, pes = run.topology.costs, run.roofline, len(run.pes)
     engine = (
         f"{model.tile_m}*{model.tile_n}*{model.tile_k}"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernbench_nb.analysis._common import check_run, parts_by_pe, pe_index, rows_of
+from kernbench_nb.analysis._common import parts_by_pe, pe_index, rows_of
 from kernbench_nb.analysis._intervals import Span, cells
 from kernbench_nb.analysis.overlap import busy_spans
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.sim_engine.rows import Part, Rows
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def stalls(run: RunResult) -> pd.DataFrame:
     """
     import pandas as pd
 
-    check_run(run, "stalls")
+    check_run(run, "kb.analysis.stalls")
     rows, whole = run.op_log.rows, run.makespan_ps
     pes: list[int] = []
     spent: list[int] = []

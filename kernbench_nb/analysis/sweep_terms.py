@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kernbench_nb.analysis._common import check_run
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.sim_engine.rows import Ints, Part, Rows
 from kernbench_nb.sim_engine.trace import Kind
 from kernbench_nb.topology import CostModel, costs
@@ -65,7 +65,7 @@ def sweep_terms(run: RunResult) -> pd.DataFrame:
     """
     import pandas as pd
 
-    check_run(run, "sweep_terms")
+    check_run(run, "kb.analysis.sweep_terms")
     rows, model = run.op_log.rows, run.topology.costs
     found = [_Sweep.of(rows, tiles, model) for tiles in _sweeps(rows, run.completion.ok)]
     measured = [s.stop_ps - s.start_ps for s in found]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernbench_nb.analysis._common import category, check_run
+from kernbench_nb.analysis._common import category
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.sim_engine.rows import Ints
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def traffic(run: RunResult, by: str = "tensor") -> pd.DataFrame:
 
     if by not in BY:
         raise ValueError(f"traffic: by must be one of {', '.join(map(repr, BY))}, got {by!r}")
-    check_run(run, "traffic")
+    check_run(run, "kb.analysis.traffic")
     frame = run.frame[run.frame["engine"] == "dma"]
     reads = (frame["op_name"] == "dma_read").to_numpy()
     keys: dict[str, Any]

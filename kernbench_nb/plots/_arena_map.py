@@ -14,10 +14,11 @@ from kernbench_nb.plots._canvas import MONO, SMALL, canvas, message, plain, size
 from kernbench_nb.plots._legend import engine_samples, legend, line_sample, paint_sample
 from kernbench_nb.plots._marks import head, outlined, rectangles, segments, write
 from kernbench_nb.plots._moment import moment_of
-from kernbench_nb.plots._places import check_run, has_scopes
+from kernbench_nb.plots._places import has_scopes
 from kernbench_nb.plots._scales import size_axis
 from kernbench_nb.plots._theme import Paint, Theme, solid
 from kernbench_nb.plots._words import UNSCOPED, clock_of, many, name_of, share_text, size_text, spaced
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.sim_engine.memory_log import LiveBlock
 
@@ -77,7 +78,7 @@ def arena_map(
     ValueError
         If the PE took no part, or there is no such operation or scope.
     """
-    check_run(run, "arena_map")
+    check_run(run, "kb.plots.arena_map")
     moment = moment_of(run, at, pe, tile)
     view = look_at(run, moment)
     lines = lines_of(view, 10_000)

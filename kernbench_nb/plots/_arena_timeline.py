@@ -28,7 +28,6 @@ from kernbench_nb.plots._places import (
     Stretch,
     capacity_of,
     check_pe,
-    check_run,
     has_scopes,
     parts_of,
     refusal_on,
@@ -47,6 +46,7 @@ from kernbench_nb.plots._words import (
     size_text,
     spaced,
 )
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 
 __all__ = ["arena_timeline"]
@@ -95,7 +95,7 @@ def arena_timeline(
     ValueError
         If the PE took no part.
     """
-    check_run(run, "arena_timeline")
+    check_run(run, "kb.plots.arena_timeline")
     pe = check_pe(run, pe)
     log, limit = run.memory_log, capacity_of(run, pe)
     blocks, refusal = blocks_of(run, pe), refusal_on(run, pe)

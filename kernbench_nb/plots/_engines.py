@@ -25,10 +25,11 @@ from kernbench_nb.plots._canvas import (
 )
 from kernbench_nb.plots._legend import engine_samples, legend, line_sample
 from kernbench_nb.plots._marks import head, outlined, rectangles, segments, text_pt, write
-from kernbench_nb.plots._places import check_pes, check_run, scopes_called, stretches, thinned, waits_of
+from kernbench_nb.plots._places import check_pes, scopes_called, stretches, thinned, waits_of
 from kernbench_nb.plots._scales import common_lead, strip, time_axis
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import about_run, clock_of, many, name_of, pes_text, share_text
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.sim_engine.rows import Bools, Ints
 from kernbench_nb.sim_engine.trace import ENGINES
@@ -81,7 +82,7 @@ def engines(
     ValueError
         If a PE took no part, or there is no such scope.
     """
-    check_run(run, "engines")
+    check_run(run, "kb.plots.engines")
     chosen = check_pes(run, pes)
     shown, note = thinned(chosen, pes is None)
     window = _window(run, shown, tile)

@@ -13,10 +13,10 @@ from kernbench_nb.analysis._merges import Merge, merges_of
 from kernbench_nb.plots._canvas import LABEL, SMALL, canvas, message, plain, size_pt, summarise, ticks
 from kernbench_nb.plots._legend import legend, line_sample, paint_sample
 from kernbench_nb.plots._marks import head, outlined, rectangles, segments, text_pt, write
-from kernbench_nb.plots._places import check_run
 from kernbench_nb.plots._scales import time_axis
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import about_run, clock_of, many, name_of
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 
 __all__ = ["merge_tree"]
@@ -64,7 +64,7 @@ def merge_tree(
     """
     if isinstance(of, tuple | list):
         return _draw_tuple(of, ax, title)
-    check_run(of, "merge_tree")
+    check_run(of, "kb.plots.merge_tree")
     return _draw_run(of, ax, title)
 
 

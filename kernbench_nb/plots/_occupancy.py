@@ -14,10 +14,11 @@ from matplotlib.transforms import ScaledTranslation
 from kernbench_nb.plots._canvas import LABEL, SMALL, canvas, figure_of, message, size_pt, summarise, ticks
 from kernbench_nb.plots._legend import legend, line_sample, overflow_sample
 from kernbench_nb.plots._marks import Numbers, head, label_room, limit_note, segments, write
-from kernbench_nb.plots._places import capacity_of, check_pes, check_run, parts_of, refusal_on, thinned
+from kernbench_nb.plots._places import capacity_of, check_pes, parts_of, refusal_on, thinned
 from kernbench_nb.plots._scales import size_axis, time_axis
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import about_run, clock_of, many, name_of, pes_text, share_text, size_text
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 
 __all__ = ["occupancy"]
@@ -64,7 +65,7 @@ def occupancy(
     ValueError
         If a PE took no part.
     """
-    check_run(run, "occupancy")
+    check_run(run, "kb.plots.occupancy")
     chosen = check_pes(run, pes)
     shown, note = thinned(chosen, pes is None)
     peaks = {pe: run.memory_log.peak_by_pe.get(pe, 0) for pe in shown}

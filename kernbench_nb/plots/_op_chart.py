@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from kernbench_nb.plots._canvas import LABEL, MONO, SMALL, canvas, message, plain, size_pt, summarise, ticks
 from kernbench_nb.plots._legend import engine_samples, legend, line_sample
 from kernbench_nb.plots._marks import Numbers, head, rectangles, segments, write
-from kernbench_nb.plots._places import check_run
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import Clock, about_run, clock_of, many, name_of, size_text, spaced
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.sim_engine.trace import ENGINES
 
@@ -68,7 +68,7 @@ def op_chart(
     ValueError
         If `by` or `value` is none of these.
     """
-    check_run(run, "op_chart")
+    check_run(run, "kb.plots.op_chart")
     for name, given, known in (("by", by, get_args(By)), ("value", value, get_args(Value))):
         if given not in known:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {given!r}")

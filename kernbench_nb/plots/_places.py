@@ -20,7 +20,6 @@ __all__ = [
     "capacity_of",
     "check_pe",
     "check_pes",
-    "check_run",
     "has_scopes",
     "parts_of",
     "refusal_on",
@@ -34,27 +33,6 @@ _PLAIN = {"dma_read": "load", "ipc_recv": "recv"}
 
 MOST = 64
 """PEs that a picture of all PEs shows: each still has a lane that can be told from the next."""
-
-
-def check_run(run: object, plot: str) -> None:
-    """Refuse what is no run.
-
-    Raises
-    ------
-    TypeError
-        If it is none; an error that carries the run it stopped is told apart.
-    """
-    if isinstance(run, RunResult):
-        return
-    if isinstance(getattr(run, "run", None), RunResult):
-        what, then = type(run).__name__, f"its run is in .run: kb.plots.{plot}(error.run)"
-    else:
-        shown = repr(run)
-        what = f"{type(run).__name__} {shown}" if len(shown) <= 40 else type(run).__name__
-        then = f"for example run = kb.decode(q, k, v); kb.plots.{plot}(run)"
-    raise TypeError(
-        f"kb.plots.{plot} draws a RunResult, what kb.launch or kb.decode returns; got {what}. {then}"
-    )
 
 
 def check_pe(run: RunResult, pe: int) -> int:

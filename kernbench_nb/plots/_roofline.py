@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 
 from kernbench_nb.plots._canvas import LABEL, SMALL, canvas, message, plain, size_pt, summarise, ticks
 from kernbench_nb.plots._marks import head, segments, text_pt, write
-from kernbench_nb.plots._places import check_run
 from kernbench_nb.plots._theme import Theme
 from kernbench_nb.plots._words import about_run, many, name_of, spaced
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.runtime_api.text import percent_text
 from kernbench_nb.runtime_api.usage import Roofline
@@ -138,7 +138,7 @@ def _named(runs: Runs, labels: Sequence[str] | None) -> tuple[list[RunResult], l
         runs = list(runs.values())
     chosen = [runs] if isinstance(runs, RunResult) or not isinstance(runs, Sequence) else list(runs)
     for run in chosen:
-        check_run(run, "roofline")
+        check_run(run, "kb.plots.roofline")
     if not chosen:
         raise ValueError("roofline: there are no runs to draw; give one or more")
     if labels is None:

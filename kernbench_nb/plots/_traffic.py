@@ -12,9 +12,9 @@ from kernbench_nb.analysis.traffic import REASONS, reasons
 from kernbench_nb.plots._canvas import LABEL, SMALL, canvas, message, size_pt, summarise, ticks
 from kernbench_nb.plots._legend import legend, paint_sample
 from kernbench_nb.plots._marks import Numbers, head, rectangles, write
-from kernbench_nb.plots._places import check_run
 from kernbench_nb.plots._theme import Paint, Theme, mix
 from kernbench_nb.plots._words import about_run, many, name_of, share_text, size_text, spaced
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 
 __all__ = ["traffic"]
@@ -52,7 +52,7 @@ def traffic(run: RunResult, ax: Axes | None = None, *, title: str | None = None)
         Bars lie along x, in bytes, tensors in order of their first access, the first on top at y = 0; beyond 26 bars
         the smallest tensors are added up. The collections are called ``news``, ``again`` and ``notes``.
     """
-    check_run(run, "traffic")
+    check_run(run, "kb.plots.traffic")
     bars = _few(_bars(run))
     sums = _sum(bars)
     bottom = 0.22 + 0.165 * max(1, int((sums > 0).sum()))

@@ -52,7 +52,7 @@ def draw_run(trace: Trace, pe: int, step: int) -> str:
 
 def _legend(picture: Picture, y: float) -> None:
     """What the blocks of the scratch are, right of the heading."""
-    x = 440
+    x = 440.0
     for kind, word in _LEGEND:
         picture.rect(x, y - 9, 12, 10, kind)
         picture.text(x + 17, y, word, "p s m")

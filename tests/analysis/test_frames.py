@@ -68,7 +68,7 @@ def test_the_frame_of_the_run_stays_as_it_is(runs: Any, make: Callable[..., pd.D
 def test_what_is_no_run_is_refused(name: str) -> None:
     with pytest.raises(
         TypeError,
-        match=rf"kb\.analysis\.{name} takes a RunResult, what kb\.launch or kb\.decode returns; got int\. "
+        match=rf"kb\.analysis\.{name} takes a RunResult, what kb\.launch or kb\.decode returns; got int 4\. "
         rf"for example run = kb\.decode\(q, k, v\); kb\.analysis\.{name}\(run\)",
     ):
         getattr(kb.analysis, name)(4)

@@ -402,7 +402,7 @@ def test_what_is_no_run_is_refused(runs: Any, draw: Draw) -> None:
     name = draw.__name__
     with pytest.raises(
         TypeError,
-        match=rf"kb\.plots\.{name} draws a RunResult, what kb\.launch or kb\.decode returns; got int 4\. "
+        match=rf"kb\.plots\.{name} takes a RunResult, what kb\.launch or kb\.decode returns; got int 4\. "
         rf"for example run = kb\.decode\(q, k, v\); kb\.plots\.{name}\(run\)",
     ):
         draw(4)

@@ -108,7 +108,7 @@ def test_labels_and_runs_go_together(runs: Any, given: Any, labels: Any, text: s
 
 
 def test_an_item_that_is_no_run_is_refused(runs: Any) -> None:
-    with pytest.raises(TypeError, match=r"kb\.plots\.roofline draws a RunResult, .* got int 4"):
+    with pytest.raises(TypeError, match=r"kb\.plots\.roofline takes a RunResult, .* got int 4"):
         kb.plots.roofline([runs("one"), 4])
 
 
