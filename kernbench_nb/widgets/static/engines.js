@@ -128,7 +128,7 @@ export class Engines {
     return (
       ENGINES.map((e, n) => [e, shares[n]])
         .filter(([, s]) => s > 0)
-        .map(([e, s]) => `${e} ${percent(s)}${s === most ? ' (longest)' : ''}`)
+        .map(([e, s]) => `${e} ${percent(s)}${s === most ? ' (busiest)' : ''}`)
         .join(', ') + ` of this ${what}.`
     );
   }
@@ -157,7 +157,7 @@ export class Engines {
         shares[e] > 0 ? percent(shares[e]) : '–',
         `t num end ${longest ? 'lab0 b' : 'lab1'}`,
       );
-      if (longest && !this.options.small) m.text(this.x1 + 68, y + 13, 'longest', 't lab0');
+      if (longest && !this.options.small) m.text(this.x1 + 68, y + 13, 'busiest', 't lab0');
     });
   }
 

@@ -131,6 +131,16 @@ export class Heat {
     this.g.putImageData(this.image, 0, 0);
   }
 
+  /** The weight of one row of a tile's state at one key, by the state that its band has now; null if not known. */
+  weightOf(band, done, norm, tile, row, key) {
+    const { run } = this;
+    const state = norm >= 0 ? run.recorded(norm) : null;
+    const shift = state && shiftOf(state);
+    const s = run.recorded(tile)?.s;
+    if (!shift || !s || band.tiles.indexOf(tile) >= done) return null;
+    return Math.exp(s.x[row * s.cols + key - run.tiles.k0[tile]] - shift[row]);
+  }
+
   /** Weights of one state row or token over a range of keys, by the state that a band has now: [[key, weight]]. */
   weights(band, done, norm, token, k0, k1) {
     const { run } = this;

@@ -58,7 +58,8 @@ export function drawLens(map, { run, p, i, now, bands, states, m }) {
     );
     if (weight > 0) m.text(x + cell / 2, y + 37, weight >= 0.01 ? hundredths(weight) : '·', 't lab2 mid num');
   });
-  m.text(0, y + 37, 'weight', 't lab2');
+  // of the rows of a state, the one that gives it most
+  m.text(0, y + 37, map.rows > 1 ? `max of ${map.rows}` : 'weight', 't lab2');
 }
 
 function drawHint(map, run, m) {
@@ -71,7 +72,13 @@ function drawHint(map, run, m) {
     run.pes.length > 1
       ? 'Each PE holds a share of the keys and sweeps it tile by tile, all at the same time.'
       : 'The keys are swept tile by tile.';
-  m.text(map.x0, map.lensY + 10, fit(query + split, map.w), 't lab1');
+  const said = [query + split, query + split.replace(', all at the same time', ''), split];
+  m.text(
+    map.x0,
+    map.lensY + 10,
+    fit(said.find(text => textWidth(text) <= map.w) || split, map.w),
+    't lab1',
+  );
   m.text(map.x0, map.lensY + 26, fit('A filled tile shows the attention weights so far.', map.w), 't lab1');
 }
 

@@ -44,6 +44,12 @@ export function percent(x) {
 }
 
 /** A signed decimal with a real minus sign. */
+/** A weight between 0 and 1, in words: "0.39", "0.003", "below 0.0001". */
+export function weightText(w) {
+  if (w < 1e-4) return w > 0 ? 'below 0.0001' : '0';
+  return w >= 0.0095 ? w.toFixed(2) : String(Number(w.toPrecision(1)));
+}
+
 export const signed = (x, digits = 2) => x.toFixed(digits).replace('-', '−');
 
 /** "1 tile", "2 tiles". */

@@ -222,10 +222,15 @@ export class Pair {
     const text = `${label ? `${label} · ` : ''}${this.step} of ${this.most}`;
     this.controls.show({ at: this.step, last: this.most, text, playing: this.clock.on });
     if (this.picker) this.picker.show(this.p);
-    say(this.where, label ? `After ${label}` : 'Before the first tile');
+    say(this.where, !label ? 'Before the first tile' : this.finished() ? 'At the end' : `After ${label}`);
     say(this.said, this.sentence());
     this.live.say(`${this.where.textContent}: ${this.said.textContent}`, this.clock.on);
     this.shell.drawn();
+  }
+
+  /** Whether one stands at the end of a run that went on after its last tile, to merge or to divide. */
+  finished() {
+    return this.step === this.most && this.sides.some(s => s.goesOn());
   }
 
   /** The name of the last tile that is done; it is that of its scope, and no position. */

@@ -335,6 +335,7 @@ export class Player {
           legend: [
             ['s-todo', 'to come'],
             ['s-now', 'current'],
+            ...(wide && this.run.pes.length > 1 ? [['s-other', 'on other PEs']] : []),
             ...(weights || [['s-done', 'done']]),
             ...(skips || []),
           ],

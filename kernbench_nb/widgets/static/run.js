@@ -158,6 +158,22 @@ export class Run {
       if (tiles.weights[t] > i) this.ready[t] = i;
     }
     for (let t = 0; t < tiles.n; t++) if (this.ready[t] < 0) this.ready[t] = this.lastOf(t);
+    this.indexStates();
+  }
+
+  /**
+   * For each tile the row after which its state (m, l, O) stands where it stays: the last row that writes a block from
+   * before the tile. Where none does, as soon as its weights are there.
+   */
+  indexStates() {
+    const { tiles, ops, allocs } = this;
+    this.settled = this.ready.slice();
+    for (let i = 0; i < ops.n; i++) {
+      const [t, k] = [ops.tile[i], ops.out[i]];
+      if (k < 0 || i <= this.settled[t] || allocs.born[k] >= tiles.op0[t]) continue;
+      const op = this.op(i);
+      if (op !== 'dma_read' && op !== 'ipc_recv') this.settled[t] = i;
+    }
   }
 
   /** For a tile whose weights no row makes: its last row. Of a window, what lies before it is done, what lies after not. */

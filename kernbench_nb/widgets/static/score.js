@@ -6,7 +6,7 @@ import { Pick } from './controls.js';
 import { Marks } from './marks.js';
 import { patterns, textures } from './texture.js';
 import { css, mix } from './colour.js';
-import { many } from './numbers.js';
+import { many, weightText } from './numbers.js';
 import { Heat } from './heat.js';
 import { Sweep } from './sweep.js';
 import { who } from './words.js';
@@ -185,7 +185,7 @@ export class ScoreMap {
     const { tiles } = run;
     const token = this.wide ? row % score.S_q : row;
     const state = this.stateText(tile);
-    const s = run.recorded(tile)?.s;
+    const s = this.isFolded(tile) ? run.recorded(tile)?.s : null;
     const at = this.byRow ? row : token - tiles.q0[tile];
     const line =
       this.byRow && score.row_labels
@@ -195,10 +195,27 @@ export class ScoreMap {
       `${run.pes.length > 1 ? `${who(run, tiles.pe[tile])} · ` : ''}${run.tileLabel(tile) || run.kind(tile)}: ${state}`,
       line,
       `key ${key}${word(score, key, true)}`,
-      s && state !== 'to come'
-        ? `score ${s.x[at * s.cols + key - tiles.k0[tile]].toFixed(2).replace('-', '−')}`
-        : null,
+      s ? `score ${s.x[at * s.cols + key - tiles.k0[tile]].toFixed(2).replace('-', '−')}` : null,
+      s ? this.weightSaid(tile, at, key) : null,
     ]);
+  }
+
+  /** "weight 0.39 so far" of one row of a tile's state and one key: what its colour says. */
+  weightSaid(tile, at, key) {
+    const { run, p, i } = this.player;
+    const band = this.sweep.bands.find(b => b.tiles.includes(tile));
+    if (!band || !run.recorded(tile).m) return null;
+    const { done, norm } = this.sweep.state(band, this.sweep.rowsAt(p, i));
+    const weight = this.heat.weightOf(band, done, norm, tile, at, key);
+    return weight === null ? null : `weight ${weightText(weight)} so far`;
+  }
+
+  /** Whether the weights of a tile are there at the time at which one stands. */
+  isFolded(t) {
+    const { run, p, i } = this.player;
+    const kind = run.kind(t);
+    const row = this.sweep.rowsAt(p, i)[run.tiles.pe[t]];
+    return kind !== 'skip' && kind !== 'never' && this.sweep.ready(t) <= row;
   }
 
   stateText(t) {
@@ -206,8 +223,9 @@ export class ScoreMap {
     const kind = run.kind(t);
     if (kind === 'skip') return 'skipped, wholly above the causal diagonal';
     if (kind === 'never') return 'never reached';
-    if (t === run.tile(i)) return 'current';
     const row = this.sweep.rowsAt(this.player.p, i)[run.tiles.pe[t]];
+    // of another PE too, whose tile is framed in dashes
+    if (t === run.tile(i) || (row >= run.pes[run.tiles.pe[t]].op0 && t === run.tile(row))) return 'current';
     return this.sweep.ready(t) <= row ? 'done' : 'to come';
   }
 

@@ -228,7 +228,7 @@ export class Scratch {
     m.rect(1, this.bottom - part(cursor), 12, part(cursor), 'budget-on');
     m.text(0, this.top - 20, bytes(run.limit), 't lab1 b');
     m.text(0, this.top - 7, 'budget', 't lab2');
-    m.text(18, this.bottom - 6, percent(peak / run.limit), 't lab2');
+    m.text(18, this.bottom - 6, percent(peak / run.limit), 't lab2 halo');
   }
 
   drawAddresses({ m, run }) {

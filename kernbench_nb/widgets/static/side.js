@@ -102,6 +102,13 @@ export class Side {
     return n === this.pair.most ? stop - 1 : run.tiles.stop[t];
   }
 
+  /** Whether the run does more after its last tile. */
+  goesOn() {
+    const { run, tiles } = this;
+    const last = run.tile(run.span(this.p)[1] - 1);
+    return !run.head.error && tiles.length > 0 && !run.counted(last);
+  }
+
   get dead() {
     const error = this.run.head.error;
     return Boolean(
@@ -190,7 +197,7 @@ export class Side {
         h(
           'p',
           { class: 'strong' },
-          `Of the ${many(e.live_count, 'live block')}, ${again === 0 ? 'none is' : again === 1 ? 'one is' : `${group(again)} are`} ever read again.`,
+          `Of the ${many(e.live_count, 'live block')}, ${again === 0 ? 'none is' : again === 1 ? 'one is' : `${group(again)} are`} ever read again${readAgain(e)}.`,
         ),
       );
     }
@@ -239,7 +246,7 @@ export class Side {
       ).length;
       if (old)
         out.push(
-          h('p', { class: 'hint' }, `${group(old)} of them were made in tiles that are already folded.`),
+          h('p', { class: 'hint' }, `${group(old)} of them were made in earlier tiles.`),
         );
     } else if (this.i >= run.span(this.p)[1] - 1 && !run.head.error) {
       out.push(
@@ -250,6 +257,17 @@ export class Side {
   }
 
   close() {}
+}
+
+/** ": K, O, Q, m, l, 9.5 KiB of 1 018 KiB", if each of them is known. */
+function readAgain(e) {
+  const blocks = (e.live || []).filter(b => b.again);
+  const count = blocks.reduce((n, b) => n + b.again, 0);
+  if (!count || count !== e.read_again) return '';
+  const size = blocks.reduce((n, b) => n + b.again * b.nbytes, 0);
+  const names = blocks.map(b => b.name);
+  const said = blocks.length <= 8 && names.every(Boolean) ? `${names.join(', ')}, ` : '';
+  return `: ${said}${bytes(size)} of ${bytes(e.limit - e.free)}`;
 }
 
 function list(title, rows) {

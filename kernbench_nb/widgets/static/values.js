@@ -64,7 +64,8 @@ export class Values {
     const { run, p } = this.player;
     const tiles = run.tilesOf[p].filter(t => run.recorded(t));
     this.list = tiles;
-    this.ready = Int32Array.from(tiles, t => run.ready[t]);
+    this.settled = Int32Array.from(tiles, t => run.settled[t]);
+    this.rowsOf = new Map();
     const some = tiles.map(t => run.recorded(t));
     this.rows = Math.max(1, ...some.map(v => (v.m ? v.m.rows : v.s ? v.s.rows : 0)));
     this.cols = Math.max(1, ...some.map(v => (v.s ? v.s.cols : 0)));
@@ -105,38 +106,68 @@ export class Values {
     this.curve.layout(this.list, this.curveBox);
   }
 
+  /** Rows of a tile after which its scores, its corrections and the parts of a merged l are there. */
+  madeIn(run, t) {
+    if (this.rowsOf.has(t)) return this.rowsOf.get(t);
+    const { tiles } = run;
+    const [ready, settled] = [run.ready[t], run.settled[t]];
+    const made = { p: ready, s: ready, c: settled, a: settled, b: settled, share: settled };
+    for (let i = Math.max(0, tiles.op0[t]); i <= tiles.op1[t]; i++) {
+      const [op, name] = [run.op(i), run.name(i)];
+      if (op === 'exp' && (name === 'c' || name === 'a' || name === 'b')) made[name] = i;
+      else if (name === 'l_new') made.share = i;
+      else if (name === 's masked' || (name === 's' && made.s === ready)) made.s = Math.min(i, ready);
+    }
+    this.rowsOf.set(t, made);
+    return made;
+  }
+
   /**
-   * What there is at a row: `t`, the last tile whose state is known; `now`, whether its weights and corrections are
-   * still there. Those of an earlier tile are gone, whatever comes next.
+   * What there is at a row: `t`, the last tile whose state stands; of the tile that the row is `in`, whether its weights
+   * (or scores), its corrections and the parts of its l are made, and whether they are given `back`. Those of an earlier
+   * tile are gone, whatever comes next.
    */
   seen({ run, i }) {
-    const at = lastAtMost(this.ready, 0, this.ready.length, i);
-    const t = at >= 0 ? this.list[at] : -1;
-    const back = t >= 0 && i >= run.tiles.op1[t] && run.tiles.back[t] > 0;
-    return { at, t, here: run.tile(i), now: t === run.tile(i) && !back, back };
+    const here = run.tile(i);
+    const at = lastAtMost(this.settled, 0, this.settled.length, i);
+    const computes = this.list.includes(here);
+    const back = computes && i >= run.tiles.op1[here] && run.tiles.back[here] > 0;
+    const made = computes && !back ? this.madeIn(run, here) : null;
+    const has = what => made !== null && i >= made[what];
+    return {
+      at,
+      t: at >= 0 ? this.list[at] : -1,
+      here,
+      computes,
+      back,
+      weights: has(this.what),
+      share: has('share'),
+      corrections: ['c', 'a', 'b'].filter(has),
+    };
   }
 
   draw({ run, p, i }) {
     const seen = this.seen({ run, i });
-    const { at, t, here, now } = seen;
-    const key = `${p}|${t}|${here}|${now}|${this.what}`;
+    const { at, t, here } = seen;
+    const key = [p, t, here, seen.back, seen.weights, seen.share, seen.corrections, this.what].join('|');
     if (key === this.key) return;
     this.key = key;
     const m = this.marks.begin();
     this.g.clearRect(0, 0, this.width, this.height);
     const v = t >= 0 ? run.recorded(t) : null;
+    const own = seen.computes ? run.recorded(here) : null;
     // without numbers, the rows that a tile has share the height
-    this.count = Math.max(1, (v && (v.m || v.s || v.share)?.rows) || this.rows);
+    this.count = Math.max(...[v, own].map(x => (x && (x.m || x.s || x.share)?.rows) || 0)) || this.rows;
     this.pitch = this.numbers ? this.rowHeight : this.h / Math.min(this.count, this.rows);
     // a merge has two corrections, and its bars make room for the second
-    this.merge = now ? Boolean(v.share) : run.kind(here) === 'merge';
+    this.merge = run.kind(here) === 'merge';
     this.lw = this.pw - (this.merge ? this.nw : 0);
     this.sx = this.nx - (this.merge ? this.nw : 0);
     this.drawTitles(m, run, seen, v);
-    if (!now) this.drawNothing(m, run, seen);
-    else if (v.share) this.drawShare(m, run, t, v);
-    else if (v.s) this.drawWeights(m, run, t, v);
-    if (v?.m) this.drawState(m, v, now);
+    if (!own || !(own.share ? seen.share : seen.weights)) this.drawNothing(m, run, seen);
+    else if (own.share) this.drawShare(m, run, here, own);
+    else if (own.s) this.drawWeights(m, run, here, own);
+    if (v?.m) this.drawState(m, v, this.corrections(own, seen));
     if (v?.o) this.drawOutput(v);
     this.curve.draw(m, at);
     m.end();
@@ -145,15 +176,13 @@ export class Values {
   }
 
   /** Where S and P would be: what became of them, or that they are still to come. */
-  drawNothing(m, run, { t, here, back }) {
+  drawNothing(m, run, { here, computes, back }) {
     const label = run.tileLabel(here) || run.kind(here);
-    const computes = this.list.includes(here);
-    const lines =
-      back && t === here
-        ? [`S and P of ${label}`, 'are given back']
-        : computes
-          ? [label, 'nothing computed yet']
-          : [label, 'no S and no P here'];
+    const lines = back
+      ? [this.merge ? `the blocks of ${label}` : `S and P of ${label}`, 'are given back']
+      : computes
+        ? [label, 'not computed yet']
+        : [label, 'no S and no P here'];
     lines.forEach((text, n) =>
       m.text(
         this.px + this.lw / 2,
@@ -169,13 +198,19 @@ export class Values {
   }
 
   summary({ run, p, i }) {
-    const last = run.tilesOf[p].filter(t => run.ready[t] <= i && run.recorded(t)?.err).pop();
+    const last = run.tilesOf[p].filter(t => run.settled[t] <= i && run.recorded(t)?.err).pop();
     if (last === undefined) return '';
     const worst = Math.max(...run.recorded(last).err.x);
     return `after ${run.tileLabel(last) || run.kind(last)}, O / l is at most ${percent(worst)} from ${this.final(run)}`;
   }
 
-  drawTitles(m, run, { t, here, now }, v) {
+  /** The columns c, or a and b, of the tile that one stands in, as far as they are made. */
+  corrections(own, { corrections }) {
+    const names = own?.c ? ['c'] : ['a', 'b'];
+    return names.map(name => (corrections.includes(name) ? own?.[name] : undefined));
+  }
+
+  drawTitles(m, run, { t, here, weights }, v) {
     const { score } = run.head;
     this.choice.el.hidden = this.merge;
     this.choice.show(this.what);
@@ -184,7 +219,7 @@ export class Values {
       const title = this.what === 'p' ? 'exp(s − m)' : 'scaled scores';
       m.text(CHOICE, 12, title, 't mono lab0 b');
       const used = CHOICE + textWidth(title, MONO_BOLD) + 10;
-      if (now) m.text(used, 12, fit(run.tileLabel(t), this.px + this.pw - used), 't lab2');
+      if (weights) m.text(used, 12, fit(run.tileLabel(here), this.px + this.pw - used), 't lab2');
     }
     if (!v || v.m) this.drawStateTitles(m, run, t);
     m.rect(this.px, this.y0, this.lw, this.h, 'frame');
@@ -278,10 +313,10 @@ export class Values {
     }
   }
 
-  drawState(m, v, now) {
-    const corrections = now ? [v.c || v.a, v.b] : [];
+  drawState(m, v, corrections) {
     const columns = [v.m, v.l, ...corrections].map(column => column?.x);
-    const first = v.c?.x.every(x => x === 0); // nothing was there to shrink
+    // nothing was there to shrink
+    const first = this.merge ? false : corrections[0]?.x.every(x => x === 0);
     columns.forEach((x, n) => {
       if (!x) return;
       const finite = Array.from(x).filter(Number.isFinite);

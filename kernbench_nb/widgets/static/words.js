@@ -136,7 +136,7 @@ export function tile(run, t) {
     return `The state of ${who(run, tiles.peer[t])} came in: m_new = max(m, m_in), l_new = l·a + l_in·b, O likewise${state ? `. ${state}` : ''}. ${onwards(run, t)}${head}.`;
   }
   if (kind === 'setup') return `${setup(run, t)}${head}${loaded}.`;
-  if (kind === 'send') return `${messages(run, t, 'ipc_send')} left for ${who(run, tiles.peer[t])}.`;
+  if (kind === 'send') return `${messages(run, t, 'ipc_send')} on the way to ${who(run, tiles.peer[t])}.`;
   if (kind === 'recv')
     return `${messages(run, t, 'ipc_recv')} came from ${who(run, tiles.peer[t])}. ${head}.`;
   if (kind === 'finish')

@@ -293,7 +293,7 @@ def test_hovering_says_what_is_there(page: Page, trace: Traces, target: str) -> 
 def test_folded_panels_say_their_number_and_unfold(page: Page, trace: Traces) -> None:
     view = page.show(trace("decode"), pe=7, step=50)
     engines = view[".p-engines"]
-    assert "longest" in engines.locator(".brief").text_content()
+    assert "busiest" in engines.locator(".brief").text_content()
     assert engines.locator("svg").is_hidden()
     engines.locator("button.fold").click()
     page.frames()

@@ -52,7 +52,9 @@ def test_the_unscoped_run_hits_the_limit_and_stops_there(pair: View, trace: Trac
     said = side(pair, 1, ".said")
     assert "ScratchOverflowError" in said
     assert f"wants {error['wanted']} B; {error['free']} B are free of {error['limit']}" in said
-    assert f"Of the {error['live_count']} live blocks, {error['read_again']} are ever read again" in said
+    assert f"Of the {error['live_count']} live blocks, {error['read_again']} are ever read again: " in said
+    again = [b for b in error["live"] if b["again"]]
+    assert f"{', '.join(b['name'] for b in again)}, 9.4 KiB of 1018 KiB." in said
     assert "dead weight" in said
     assert "never reached" in side(pair, 1, ".p-arena")
     assert "never reached" in side(pair, 1, ".p-score")
@@ -61,6 +63,18 @@ def test_the_unscoped_run_hits_the_limit_and_stops_there(pair: View, trace: Trac
     pair.keys("End")
     assert "47 of 100" in side(pair, 1, ".stat")
     assert "Done: all 100 tiles" in side(pair, 0, ".said")
+    # one run has divided and stored since, and is not where its last tile ended
+    assert pair[".caption"].text_content().startswith("At the end with scratch scopes")
+    pair.keys("ArrowLeft")
+    assert pair[".caption"].text_content().startswith("After tile 98")
+
+
+def test_what_earlier_tiles_left_is_counted(pair: View) -> None:
+    """Three tiles are folded, and what the third made is not called older than itself."""
+    pair.set("step", 3)
+    pair.settle()
+    assert "3 of 100" in side(pair, 1, ".stat")
+    assert "24 of them were made in earlier tiles" in side(pair, 1, ".said")
 
 
 def test_a_tile_stands_at_the_same_place_on_both_sides(pair: View) -> None:

@@ -153,7 +153,7 @@ def test_engines_say_how_busy_they_are(page: Page, trace: Traces, name: str) -> 
             if share < 0.1:
                 continue
             assert f"{engine} {fixed(share * 100, 0)} %" in said
-            assert (f"{engine} {fixed(share * 100, 0)} % (longest)" in said) == (busy[engine] == most)
+            assert (f"{engine} {fixed(share * 100, 0)} % (busiest)" in said) == (busy[engine] == most)
 
 
 def test_source_marks_the_line_and_the_line_that_called(page: Page, trace: Traces) -> None:
@@ -269,7 +269,7 @@ def test_score_map_shows_the_words_of_the_current_tile(page: Page, trace: Traces
 
 
 def test_weights_fade_as_soon_as_a_new_maximum_is_there(page: Page, trace: Traces) -> None:
-    """At `O*c` of a tile its words have their weights, and the state shown is the new one."""
+    """At `O*c` of a tile its words have their weights; the state is still the old one, until it is copied."""
     t = trace("decode")
     view = page.show(t, pe=7, granularity="op", view="page")
     pe, tiles = t.head["pes"][7], t.tables["tiles"]
@@ -277,7 +277,8 @@ def test_weights_fade_as_soon_as_a_new_maximum_is_there(page: Page, trace: Trace
     n = int(t.ops["tile"][row])
     assert tiles["weights"][n] > row  # p is made later
     view.set("step", row - pe["op0"])
-    assert f"Values after {text(t, tiles['label'][n])}" in view[".p-values svg"].get_attribute("aria-label")
+    said = view[".p-values svg"].get_attribute("aria-label")
+    assert f"Values after {text(t, tiles['label'][n - 1])}" in said
     assert sum(s.startswith(".") and s[1:].isdigit() for s in view.texts(".p-score text")) >= 5
 
 

@@ -127,11 +127,65 @@ def test_values_of_a_tile_that_is_over_are_not_shown_as_current(page: Page, trac
     assert any(text.startswith("c = exp(m_old − m_new)") for text in view.texts(".p-values text"))
     stand(view, t, 0, "merge PE 1", "a")
     shown = view.texts(".p-values text")
-    assert "nothing computed yet" in shown
+    assert "not computed yet" in shown
     assert "state (m, l, O) after tile 2" in shown
     numbers = [x for x in view.texts(".p-values .mono") if re.fullmatch(r"−?\d+\.\d\d", x)]
-    assert len(numbers) == 18  # m and l of nine rows, and no correction
-    assert set(numbers) <= set(state)
+    assert len(numbers) == 27  # m and l of nine rows, and the merge's own a
+    assert set(numbers[:18]) <= set(state)
+
+
+def numbers_of(view: View) -> int:
+    return len([x for x in view.texts(".p-values .mono") if re.fullmatch(r"−?\d+\.\d\d", x)])
+
+
+def test_values_are_shown_from_the_row_that_makes_them(page: Page, trace: Traces) -> None:
+    """Scores, weights, the correction and the state each wait for their own operation, and none for a later one."""
+    t = trace("decode")
+    view = page.show(t, view="page", granularity="op")
+    scores = view[".p-values .mini button:text-is('s')"]
+    for at, weights, state, count in (
+        ("s", False, "tile 1", 18),
+        ("exp", True, "tile 1", 18),
+        ("c", True, "tile 1", 27),
+        ("O_new", True, "tile 1", 27),
+        (None, True, "tile 2", 27),
+    ):
+        stand(view, t, 0, "tile 2", at)
+        shown = view.texts(".p-values text")
+        assert f"state (m, l, O) after {state}" in shown, at
+        assert ("not computed yet" not in shown) == weights, at
+        assert numbers_of(view) == count, at
+    stand(view, t, 0, "tile 2", "s")
+    scores.click()
+    view.settle()
+    assert "not computed yet" not in view.texts(
+        ".p-values text"
+    )  # the scores are there, their weights are not
+    stand(view, t, 0, "tile 2", "qk")
+    assert "not computed yet" in view.texts(".p-values text")
+
+
+def test_values_of_a_merge_are_shown_from_the_row_that_makes_them(page: Page, trace: Traces) -> None:
+    t = trace("decode")
+    view = page.show(t, view="page", granularity="op")
+    for at, share, state, count in (
+        ("m_new", False, "tile 2", 18),
+        ("a", False, "tile 2", 27),
+        ("b", False, "tile 2", 36),
+        ("l_new", True, "tile 2", 36),
+        ("O_new", True, "tile 2", 36),
+        (None, True, "merge PE 1", 36),
+    ):
+        stand(view, t, 0, "merge PE 1", at)
+        shown = view.texts(".p-values text")
+        assert f"state (m, l, O) after {state}" in shown, at
+        assert ("from PE 1" in shown) == share, at
+        assert ("not computed yet" not in shown) == share, at
+        assert numbers_of(view) == count, at
+    view.keys("ArrowRight")
+    shown = view.texts(".p-values text")
+    assert "the blocks of merge PE 1" in shown  # a merge has no S and no P
+    assert not any("S and P" in text for text in shown)
 
 
 def test_after_its_scope_a_tile_s_weights_are_given_back(page: Page, trace: Traces) -> None:
@@ -228,3 +282,41 @@ def test_numbers_do_not_lag_behind_the_caption(page: Page, trace: Traces) -> Non
     early = page.page.evaluate(script)
     view.settle()
     assert page.page.evaluate(script) == early
+
+
+def test_the_map_says_the_weight_that_its_colour_stands_for(page: Page, trace: Traces) -> None:
+    """exp(s - m) / l by the state that the row has now; nothing of a key that is still to come."""
+    t = trace("decode")
+    view = page.show(t, view="page", granularity="op", pe=7)
+    score = t.head["score"]
+    n = tile_named(t, 7, "tile 1")
+    key = int(t.tables["tiles"]["k0"][n]) + 1
+    recorded = {}
+    for at in np.flatnonzero(t.tables["values"]["tile"] == n):
+        v = {k: int(column[at]) for k, column in t.tables["values"].items()}
+        pool = next(iter(t.tables["pool2" if v["half"] else "pool4"].values())).astype(float)
+        recorded[t.text(v["what"])] = pool[v["off"] : v["off"] + v["rows"] * v["cols"]].reshape(
+            v["rows"], v["cols"]
+        )
+    s, m, l = (recorded[what] for what in "sml")
+    weight = float(np.exp(s[0, 1] - m[0, 0]) / l[0, 0])
+    stand(view, t, 7, "tile 1", "s")
+    box = view[".p-score svg"].bounding_box()
+    left = float(view[".p-score svg rect.lens-c"].first.get_attribute("x")) - 0.5
+    x = left + (key + 0.5) / score["S_kv"] * (box["width"] - left)
+
+    def said() -> str:
+        view[".p-score svg"].hover(position={"x": 2, "y": 2})
+        view[".p-score svg"].hover(position={"x": x, "y": 34})
+        return str(view[".kb-tip"].text_content())
+
+    assert f"key {key}" in said()
+    assert "score" not in said()
+    assert "weight" not in said()
+    stand(view, t, 7, "tile 1")
+    assert "row head 0" in said()
+    (number,) = re.findall(r"weight (\d\.\d+) so far", said())
+    shown = float(number)
+    assert shown == pytest.approx(
+        weight, rel=0.5 if weight < 0.0095 else 0.06, abs=0.005 if weight >= 0.0095 else 0
+    )
