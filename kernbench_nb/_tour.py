@@ -111,10 +111,10 @@ def _task(run: RunResult) -> str:
     return (
         f"A language model has read {p['S_kv']} tokens. To pick the next one, its last layer compares the "
         f"{p['h_q']} query heads of the newest token with {p['S_kv']} keys in {p['h_kv']} KV heads (GQA, "
-        f"d = {p['d']}) and mixes as many values. Keys and values lie spread over the HBM of {len(run.pes)} PEs; "
-        f"each PE folds its own into a state (m, l, O), {p['tile']} keys at a time, one tile after the other: "
-        "m is the maximum of the scores s so far, l the sum of exp(s-m), O the sum of exp(s-m) times V. "
-        f"The {len(run.pes)} states merge into one, and its O / l, softmax times V, is the output."
+        f"d = {p['d']}) and mixes as many values. Keys and values lie spread over the HBM (main memory) of "
+        f"{len(run.pes)} PEs (processing elements); each PE folds its own into a state (m, l, O), {p['tile']} keys at "
+        "a time, one tile after the other: m is the maximum of the scores s so far, l the sum of exp(s-m), O the sum "
+        f"of exp(s-m) times V. The {len(run.pes)} states merge into one, and its O / l, softmax times V, is the output."
     )
 
 
@@ -239,8 +239,11 @@ def _sweep_text(run: RunResult, pe: int) -> str:
         f"its own and sends that on, PE {pe} → {pe - 1} → … → 0. Two states make m_new = max(m, m_in); with "
         "a = exp(m − m_new) and b = exp(m_in − m_new) they make l_new = l·a + l_in·b, and O likewise. PE 0 divides its "
         "O by its l and stores that.\n\n"
-        f"It stands at the end of the last tile of PE {pe}, just before the tile's bytes are given back. Step with "
-        "← and →, by tile or by operation; choose another PE; or click on a tile, a block or a bar to go there."
+        "Each PE has four engines: dma moves K and V in from HBM, gemm makes the products qk and p*V, math does all "
+        "the rest of a tile, ipc carries messages between PEs. Beside their lanes stands what part of the time each "
+        "was busy. None is for half of a tile, since most operations wait for the one before: latency binds.\n\n"
+        f"The view stands at the end of the last tile of PE {pe}, just before the tile's bytes are given back. Step "
+        "with ← and →, by tile or by operation; choose another PE; or click on a tile, a block or a bar to go there."
     )
 
 
@@ -254,9 +257,16 @@ def _overflow_text(tour: Tour, error: dict[str, Any]) -> str:
         "tile's scratch is not given back when the tile ends, so each tile begins where the last one ended. After "
         f"{done} tiles, in {stopped}, {error['name']} wants {bytes_text(error['wanted'])}, and "
         f"{bytes_text(error['free'])} are free. {grouped(error['live_count'])} blocks fill the scratch; the rest of "
-        f"the sweep would read {grouped(error['read_again'])} of them.\n\n"
-        "It stands where it overflows. Step back to see it fill up, or on to see the other one finish."
+        f"the sweep would read {grouped(error['read_again'])} of them{_read_again(error)}.\n\n"
+        "The view stands where it overflows. Step back to see it fill up, or on to see the other one finish."
     )
+
+
+def _read_again(error: dict[str, Any]) -> str:
+    """Which blocks the sweep would have read again, and their bytes."""
+    again = [block for block in error["live"] if block["again"]]
+    nbytes = sum(block["again"] * block["nbytes"] for block in again)
+    return f", {', '.join(block['name'] for block in again)}: {bytes_text(nbytes)}"
 
 
 # -- pictures --------------------------------------------------------------------------------------------------

@@ -225,13 +225,20 @@ def test_the_pair_of_the_page_opens_at_the_overflow(page: Page, runs: dict[str, 
 
 
 def test_what_the_page_says_is_read_off_the_runs(page: Page, runs: dict[str, kb.RunResult]) -> None:
-    task, scratch, correction, merging, stands, overflow, _ = page.texts["p"]
+    task, scratch, correction, merging, engines, stands, overflow, _ = page.texts["p"]
     run, dead, limit = runs["run"], runs["dead"], runs["run"].topology.scratch_bytes
     error, last = page.traces[1][1].head["error"], page.states[0]["pe"]
     assert f"has read {run.params['S_kv']} tokens" in task
     assert f"memory of a PE, {bytes_text(limit)}." in scratch
     assert "c = exp(m_old − m_new)" in correction
     assert f"PE {last} → {last - 1} → … → 0" in merging
+    tiles = page.traces[0][0].tiles
+    sweep = tiles["place"] > 0
+    busiest = max(
+        float((tiles[e] / (tiles["end"] - tiles["start"]))[sweep].max()) for e in ("dma", "gemm", "math")
+    )
+    assert (busiest < 0.5) == ("None is for half of a tile" in engines)
+    assert f"{run.bound} binds" in engines
     assert f"the last tile of PE {last}, just before" in stands
     assert f"its {len(runs['long'].tiles)} tiles take {bytes_text(runs['long'].peak_scratch)}, " in overflow
     done = len(dead.tiles) - 1
@@ -240,6 +247,8 @@ def test_what_the_page_says_is_read_off_the_runs(page: Page, runs: dict[str, kb.
         f"{bytes_text(error['free'])} are free. {grouped(error['live_count'])} blocks fill the scratch"
         in overflow
     )
+    again = [block for block in error["live"] if block["again"]]
+    assert f"{error['read_again']} of them, {', '.join(b['name'] for b in again)}: 9 672 B." in overflow
 
 
 def test_the_page_asks_for_nothing(page: Page) -> None:
