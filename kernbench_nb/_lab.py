@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -37,9 +38,10 @@ class Copied:
     folder
         Where it is.
     written
-        Paths in it that were written, or were there as they should be.
+        Paths in it that were written, or were there as they should be, byte for byte.
     kept
-        Paths that were there otherwise: the reader's own, left as they are.
+        Paths that were there otherwise: the reader's own, left as they are. A notebook that was opened and saved
+        with all its cells as they were is neither written nor the reader's own.
     """
 
     folder: Path
@@ -108,22 +110,31 @@ def copy_course(folder: Path) -> Copied:
     before: Mapping[str, str] = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
     after: dict[str, str] = {}
     kept = []
+    written = []
     for name, text in course_files().items():
-        path, digest = folder / name, _digest(text.encode())
-        there = _digest(path.read_bytes()) if path.is_file() else None
+        path, content = folder / name, text.encode()
+        found = path.read_bytes() if path.is_file() else None
+        digest, there = _digest(name, content), None if found is None else _digest(name, found)
         if there not in (None, digest, before.get(name)):
             kept.append(name)
             continue
         if there != digest:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
+            path.write_bytes(content)
+            found = content
         after[name] = digest
+        if found == content:
+            written.append(name)
     if after and after != before:
         memory.write_text(json.dumps({**before, **after}, indent=1) + "\n", encoding="utf-8")
-    return Copied(folder, tuple(after), tuple(kept))
+    return Copied(folder, tuple(written), tuple(kept))
 
 
-def _digest(content: bytes) -> str:
+def _digest(name: str, content: bytes) -> str:
+    """Of what a reader changes on purpose: of a notebook its cells, since JupyterLab notes its kernel in the rest."""
+    if name.endswith(".ipynb"):
+        with suppress(ValueError, TypeError, KeyError):
+            content = json.dumps(json.loads(content)["cells"], sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()
 
 
@@ -141,7 +152,7 @@ def sign(copied: Copied) -> None:
         notary.store.close()
 
 
-def start(folder: Path, *, browser: bool) -> None:
+def start(folder: Path, *, browser: bool, options: Sequence[str] = ()) -> None:
     """Run JupyterLab on a copy, until it is stopped.
 
     Parameters
@@ -150,6 +161,8 @@ def start(folder: Path, *, browser: bool) -> None:
         The copy; JupyterLab shows nothing above it.
     browser
         Whether to open it in one; else the address is printed.
+    options
+        JupyterLab's own, such as ``--port=9000``.
     """
     from jupyterlab.labapp import LabApp
 
@@ -157,4 +170,4 @@ def start(folder: Path, *, browser: bool) -> None:
         f"--ServerApp.root_dir={folder.resolve()}",
         f"--LabApp.default_url=/lab/tree/{FIRST}",
     ]
-    LabApp.launch_instance([*arguments, *([] if browser else ["--no-browser"])])
+    LabApp.launch_instance([*arguments, *([] if browser else ["--no-browser"]), *options])

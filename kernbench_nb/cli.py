@@ -103,7 +103,7 @@ def _make_it_fit(run: RunResult | None) -> str:
         for name in ("tile", "tile_q", "tile_kv", "rows")
         if (params.get(name) or 0) > 1
     ]
-    return f"Take smaller tiles, such as {' '.join(smaller)}" if smaller else "Take smaller sizes (--set)"
+    return f"Take smaller tiles, {' '.join(smaller)} or less" if smaller else "Take smaller sizes (--set)"
 
 
 def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -245,19 +245,46 @@ def _list() -> None:
         click.echo(f"  {first}{' (the default)' if name == DEFAULT_PRESET else ''}")
 
 
-@main.command("lab")
+class _Passing(click.Command):
+    """A command that leaves what follows `--` to the program that it starts; `_Passing.rest` gives it."""
+
+    rest = f"{__name__}.rest"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take those before `--` as this command's own."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[self.rest] = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Say so in the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- JUPYTERLAB'S OPTIONS]"]
+
+
+@main.command("lab", cls=_Passing)
 @click.argument(
-    "folder", metavar="[DIR]", default="kernbench-course", type=click.Path(path_type=Path, file_okay=False)
+    "folder",
+    metavar="[DIR]",
+    default="kernbench-course",
+    type=click.Path(path_type=Path, file_okay=False),
 )
 @click.option("--no-browser", is_flag=True, help="Start JupyterLab and print its address.")
 @click.option("--copy-only", is_flag=True, help="Make the copy, and start nothing.")
 @_traceback_option
-def _lab(folder: Path, no_browser: bool, copy_only: bool) -> None:
+@click.pass_context
+def _lab(ctx: click.Context, folder: Path, no_browser: bool, copy_only: bool) -> None:
     """Open the notebooks in JupyterLab, in a copy of yours.
 
     The copy is made in DIR, the folder kernbench-course unless you name one. There what you are to predict is not
     given away. What you changed in it is kept when you come back; the rest is brought up to date.
+
+    What follows -- goes to JupyterLab: lab -- --port=9000 --allow-root
     """
+    rest: list[str] = ctx.meta[_Passing.rest]
+    if copy_only and rest:
+        raise _WrongCall(
+            f"--copy-only starts no JupyterLab, and {' '.join(rest)} is for one; leave one of them out"
+        )
     from importlib.util import find_spec
 
     needed = ("nbformat",) if copy_only else ("nbformat", "jupyterlab", "ipykernel", "anywidget")
@@ -281,4 +308,4 @@ def _lab(folder: Path, no_browser: bool, copy_only: bool) -> None:
             "again; for all, name another folder: kernbench-nb lab DIR"
         )
     if not copy_only:
-        lab.start(folder, browser=not no_browser)
+        lab.start(folder, browser=not no_browser, options=rest)

@@ -136,6 +136,39 @@ def test_what_a_reader_changed_is_kept(call: Call, tmp_path: Path) -> None:
     assert first.with_name("mine.ipynb").read_bytes() == mine
 
 
+def saved_by_jupyterlab(path: Path) -> None:
+    """Open and save it, which names the kernel that was found."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata.kernelspec["display_name"] = "Python 3 (ipykernel)"
+    notebook.metadata.language_info = {"name": "python", "version": "3.11.7"}
+    nbformat.write(notebook, path)
+
+
+def test_a_notebook_that_was_only_opened_is_not_the_readers_own(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("lab", "--copy-only")
+    first = tmp_path / COURSE / lab.FIRST
+    saved_by_jupyterlab(first)
+    opened = first.read_bytes()
+    assert call("lab", "--copy-only").output == HERE
+    assert first.read_bytes() == opened
+    assert not trusted(first), "only what was shipped is signed"
+    newer = {name: text.replace("the", "ye") for name, text in lab.course_files().items()}
+    monkeypatch.setattr(lab, "course_files", lambda: newer)
+    assert call("lab", "--copy-only").output == HERE
+    assert first.read_text(encoding="utf-8") == newer[lab.FIRST]
+    assert trusted(first)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"cells": 1}', "not JSON"])
+def test_what_is_no_notebook_is_kept_too(call: Call, tmp_path: Path, content: str) -> None:
+    call("lab", "--copy-only")
+    (tmp_path / COURSE / lab.FIRST).write_text(content)
+    assert f"Kept as you left them: {lab.FIRST}. " in call("lab", "--copy-only").output
+    assert (tmp_path / COURSE / lab.FIRST).read_text() == content
+
+
 def test_what_nobody_changed_is_brought_up_to_date(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,22 +223,30 @@ def test_an_installation_without_notebooks(
     assert "this installation has no notebooks" in refused(1, "lab", "--copy-only")
 
 
+@pytest.mark.parametrize("rest", [[], ["--port=9000", "--allow-root"]])
 @pytest.mark.parametrize("no_browser", [True, False])
 def test_what_jupyterlab_is_started_with(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_browser: bool
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_browser: bool, rest: list[str]
 ) -> None:
     labapp = pytest.importorskip("jupyterlab.labapp")
     given: list[list[str]] = []
     monkeypatch.setattr(labapp.LabApp, "launch_instance", given.append)
-    result = call("lab", *(["--no-browser"] if no_browser else []))
+    result = call("lab", *(["--no-browser"] if no_browser else []), *(["--", *rest] if rest else []))
     assert (result.exit_code, result.output) == (0, HERE)
     assert given == [
         [
             f"--ServerApp.root_dir={tmp_path / COURSE}",
             f"--LabApp.default_url=/lab/tree/{lab.FIRST}",
             *(["--no-browser"] if no_browser else []),
+            *rest,
         ]
     ]
+
+
+def test_options_for_jupyterlab_need_one_that_starts(refused: Refused, tmp_path: Path) -> None:
+    line = refused(2, "lab", "--copy-only", "mine", "--", "--port=9000")
+    assert line == "--copy-only starts no JupyterLab, and --port=9000 is for one; leave one of them out"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
