@@ -123,7 +123,7 @@ def find_bench(name: str) -> Bench:
     """
     found = BENCHES.get(name)
     if found is None:
-        near = difflib.get_close_matches(name, BENCHES, n=1)
+        near = difflib.get_close_matches(name, BENCHES, n=1) or [it for it in BENCHES if name and name in it]
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(f"no bench is called {name!r}{hint} There are: {', '.join(BENCHES)}.")
     return found

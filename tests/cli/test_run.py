@@ -114,6 +114,11 @@ def test_an_unknown_bench_names_the_nearest_and_lists_all(refused: Refused) -> N
     )
 
 
+@pytest.mark.parametrize(("part", "whole"), [("flash", "flash_attention"), ("naive", "naive_attention")])
+def test_a_part_of_a_name_is_enough_to_name_it(refused: Refused, part: str, whole: str) -> None:
+    assert refused(2, "run", part).startswith(f"no bench is called '{part}'; did you mean '{whole}'? ")
+
+
 def test_an_unknown_key_names_the_nearest_and_lists_all(refused: Refused) -> None:
     text = refused(2, "run", "flash_attention", "--set", "tile_k=8")
     assert text.startswith("no key is called 'tile_k'; did you mean 'tile_kv'? There are: T_q, S_kv, ")
@@ -185,7 +190,7 @@ def test_an_overflow_is_its_first_line_and_what_to_do(refused: Refused) -> None:
 def test_an_overflow_with_scopes_asks_for_smaller_tiles(refused: Refused) -> None:
     first = overflow(tile=4096, S_kv=65536).splitlines()[0]
     text = refused(1, "run", "gqa_decode", "--timing", "--set", "tile=4096", "--set", "S_kv=65536")
-    assert text == f"{first} Take smaller tiles, such as --set tile=2048; --traceback shows what is live."
+    assert text == f"{first} Take smaller tiles, --set tile=2048 or less; --traceback shows what is live."
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
