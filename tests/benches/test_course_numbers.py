@@ -111,7 +111,7 @@ def test_it_missed_by_32_bytes() -> None:
         kb.decode(q[-1:], k3, v3, pes=1, tile=16, scoped=False)
     error = caught.value
     assert (error.wanted, error.free) == (6_144, 6_112)
-    assert "V f16[16x3x64] wants 6,144 B, 6,112 B free" in str(error)
+    assert "V f16[16x3x64] wants 6 144 B, 6 112 B free" in str(error)
     dead = error.run
     assert dead.peak_scratch == 1_042_464
     assert list(dead.tiles["tile"])[-1] == "tile 47"  # the 48th of 60

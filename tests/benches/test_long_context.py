@@ -9,6 +9,7 @@ import pytest
 
 import kernbench_nb as kb
 from kernbench_nb.benches.footprint import SCRATCH_BYTES, Footprint
+from kernbench_nb.runtime_api.text import grouped
 
 TILE, PES = 256, 8
 USE = Footprint(8, 1, 128)
@@ -71,16 +72,17 @@ def test_the_error_counts_bytes(overflow: kb.ScratchOverflowError) -> None:
     assert (overflow.wanted, overflow.free) == (8 * TILE * 4, SCRATCH_BYTES - in_use)
     assert (overflow.required, overflow.limit, overflow.name) == (in_use + 8192, SCRATCH_BYTES, "scratch")
     assert str(overflow).startswith(
-        f"TLContext scratch overflow: s-m f32[1x8x256] wants 8,192 B, {SCRATCH_BYTES - in_use:,} B free of 1,048,576 B."
+        "TLContext scratch overflow: s-m f32[1x8x256] wants 8 192 B, "
+        f"{grouped(SCRATCH_BYTES - in_use)} B free of 1 048 576 B."
     )
 
 
 def test_the_error_lists_what_is_live_with_the_kernel_lines(overflow: kb.ScratchOverflowError) -> None:
     _, heading, *lines, advice = str(overflow).splitlines()
     in_use = SCRATCH_BYTES - overflow.free
-    assert heading == f"Live now, largest first (85 in all, {in_use:,} B in use):"
-    found = [re.fullmatch(r" *(?:(\d+) x )?([\d,]+) B  (.*)", line) for line in lines]
-    blocks = [(int(m[1] or 1), int(m[2].replace(",", "")), m[3]) for m in found if m]
+    assert heading == f"Live now, largest first (85 in all, {grouped(in_use)} B in use):"
+    found = [re.fullmatch(r" *(?:(\d+) x )?([\d ]+) B  (.*)", line) for line in lines]
+    blocks = [(int(m[1] or 1), int(m[2].replace(" ", "")), m[3]) for m in found if m]
     sizes = [size for _, size, _ in blocks]
     assert sizes == sorted(sizes, reverse=True)
     if len(blocks) == len(lines):  # nothing was left out
@@ -98,7 +100,7 @@ def test_the_error_lists_what_is_live_with_the_kernel_lines(overflow: kb.Scratch
         assert re.search(rf"^{name}  {re.escape(shape)}  persistent arena.*{re.escape(line)}$", texts, re.M)
     assert re.search(r" fold_tile:\d+  ", texts)
     assert "open a tl.scratch_scope() around the tile" in advice
-    assert f"ask for at most {overflow.free:,} B" in advice
+    assert f"ask for at most {grouped(overflow.free)} B" in advice
 
 
 def test_the_run_so_far_can_be_stepped_through(overflow: kb.ScratchOverflowError) -> None:

@@ -22,7 +22,7 @@ def test_alc_align_overflow() -> None:
     with pytest.raises(kb.ScratchOverflowError) as caught:
         scratch.alloc(16, align=64)
     assert (caught.value.wanted, caught.value.free, caught.value.limit) == (16, 63, MIB)
-    assert "wants 16 B aligned to 64 (aligned start 1,048,576, 0 B left), 63 B free of 1,048,576 B" in str(
+    assert "wants 16 B aligned to 64 (aligned start 1 048 576, 0 B left), 63 B free of 1 048 576 B" in str(
         caught.value
     )
     assert scratch.cursor == 1_048_513

@@ -121,7 +121,7 @@ def test_an_overflow_lists_the_living_largest_first_and_says_what_to_do() -> Non
         pool.alloc(128, name="s", what="f16[8x8]")
         text = str(overflow(pool, 400, name="p", what="f16[10x20]", rows=10))
     lines = text.splitlines()
-    assert lines[0] == "TLContext scratch overflow: p f16[10x20] wants 400 B, 320 B free of 1,024 B."
+    assert lines[0] == "TLContext scratch overflow: p f16[10x20] wants 400 B, 320 B free of 1 024 B."
     assert lines[1] == "Live now, largest first (3 in all, 704 B in use):"
     assert [re.split(r"\s{2,}", line.strip()) for line in lines[2:5]] == [
         ["512 B", "O", "f32[8x16]", "persistent arena"],

@@ -109,8 +109,8 @@ def test_an_overflow_is_a_row_with_what_was_wanted_and_the_line() -> None:
         0,
     )
     lines = str(caught.value).splitlines()
-    assert lines[0] == "TLContext scratch overflow: scores f32[8x8] wants 256 B, 0 B free of 1,024 B."
-    assert lines[1] == "Live now, largest first (2 in all, 1,024 B in use):"
+    assert lines[0] == "TLContext scratch overflow: scores f32[8x8] wants 256 B, 0 B free of 1 024 B."
+    assert lines[1] == "Live now, largest first (2 in all, 1 024 B in use):"
     assert f"512 B  x  f32[128]  persistent arena  kernel:{line + 1}  x = tl.zeros((128,), name=" in lines[2]
     assert f"512 B  y  f32[128]  scoped arena 'tile 4'  kernel:{line + 3}  y = tl.exp(x)" in lines[3]
     assert "at most" not in str(caught.value)  # nothing is free

@@ -192,7 +192,7 @@ def test_the_picture_of_an_overflow_ends_with_the_refused_request(trace: TraceOf
     assert error["free"] == error["limit"] - t.ops["cursor"][error["op"]]
     piece = t.head["sources"][error["source"]]
     assert "load_async" in piece["lines"][error["line"] - piece["first"]]
-    assert error["message"].startswith("TLContext scratch overflow: V f16[16x3x64] wants 6,144 B")
+    assert error["message"].startswith("TLContext scratch overflow: V f16[16x3x64] wants 6 144 B")
 
 
 def test_what_is_live_at_an_overflow_and_what_of_it_is_read_again(run_of: RunOf, trace: TraceOf) -> None:
