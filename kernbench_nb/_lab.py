@@ -104,8 +104,10 @@ def copy_course(folder: Path) -> Copied:
     Raises
     ------
     OSError
-        If it cannot be written to.
+        If it cannot be written to, or is a clone's own folder.
     """
+    if any((folder / own).is_file() for own in ("build.py", "notebooks/build.py")):
+        raise FileExistsError("it holds the course itself, in a clone")
     memory = folder / _WRITTEN
     before: Mapping[str, str] = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
     after: dict[str, str] = {}

@@ -216,6 +216,16 @@ def test_a_folder_that_cannot_be(refused: Refused, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("inside", ["", "notebooks"])
+def test_a_clones_own_folder_is_no_readers_copy(refused: Refused, tmp_path: Path, inside: str) -> None:
+    clone = tmp_path / "clone"
+    (clone / "notebooks").mkdir(parents=True)
+    (clone / "notebooks" / "build.py").touch()
+    text = refused(1, "lab", str(clone / inside), "--copy-only")
+    assert text.endswith("it holds the course itself, in a clone. Name another folder: kernbench-nb lab DIR")
+    assert [path.name for path in clone.rglob("*")] == ["notebooks", "build.py"]
+
+
 def test_an_installation_without_notebooks(
     refused: Refused, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
