@@ -358,7 +358,12 @@ def _samples(theme: Theme, operations: _Operations, *, tiled: bool, whole: bool)
         )
     if whole:
         bold = line_sample(
-            theme.text, "busiest engine", marker=r"$\mathbf{\%}$", markersize=7, linestyle="none"
+            theme.text,
+            "busiest engine",
+            marker=r"$\mathbf{bold}$",
+            markersize=17,
+            markeredgewidth=0,
+            linestyle="none",
         )
         bars.append(bold)
     return [bars, lines]
