@@ -9,6 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 
+def grouped(number: int) -> str:
+    """A whole number in groups of three, as every text of the package writes it.
+
+    >>> grouped(1048576)
+    '1 048 576'
+    """
+    return f"{number:,}".replace(",", " ")
+
+
 class KernbenchError(Exception):
     """Base of the package's own errors.
 

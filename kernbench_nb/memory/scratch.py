@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernbench_nb.errors import ScratchOverflowError
+from kernbench_nb.errors import ScratchOverflowError, grouped
 from kernbench_nb.memory.layout import ALIGN, round_up
 from kernbench_nb.memory.scopes import Range, Scope, new_scope
 
@@ -47,13 +47,8 @@ class Block:
 
     def __str__(self) -> str:
         where = f"{self.arena} arena" + (f" {self.scope!r}" if self.scope else "")
-        parts = [f"{_grouped(self.nbytes):>15} B", self.name or "(no name)", self.what, where, self.line]
+        parts = [f"{grouped(self.nbytes):>15} B", self.name or "(no name)", self.what, where, self.line]
         return "  ".join(p for p in parts if p)
-
-
-def _grouped(number: int) -> str:
-    """A whole number in groups of three, as every text of the package writes it."""
-    return f"{number:,}".replace(",", " ")
 
 
 def _whole(what: str, value: object) -> int:
@@ -81,7 +76,7 @@ def _alike(blocks: list[Block]) -> list[str]:
             if first.scope != last.scope
             else f" {first.scope!r}".rstrip("' ")
         )
-        total = f"{len(same)} x {_grouped(first.nbytes)} B"
+        total = f"{len(same)} x {grouped(first.nbytes)} B"
         parts = [
             f"{total:>17}",
             first.name or "(no name)",
@@ -271,14 +266,18 @@ class ScratchAllocator:
         self, nbytes: int, align: int, start: int, stop: int, name: str | None, what: str, rows: int
     ) -> ScratchOverflowError:
         blocks = sorted(self._live(), key=lambda b: (-b.nbytes, b.addr))
-        wanted = f"{name or 'a request'}{f' {what}' if what else ''} wants {_grouped(nbytes)} B"
+        wanted = f"{name or 'a request'}{f' {what}' if what else ''} wants {grouped(nbytes)} B"
         gap = start - self.top
         if gap:
             left = max(self.end - start, 0)
-            wanted += f" aligned to {align} (aligned start {_grouped(start - self.base)}, {_grouped(left)} B left)"
-        lines = [f"TLContext scratch overflow: {wanted}, {_grouped(self.free)} B free of {_grouped(self.capacity)} B."]
+            wanted += (
+                f" aligned to {align} (aligned start {grouped(start - self.base)}, {grouped(left)} B left)"
+            )
+        lines = [
+            f"TLContext scratch overflow: {wanted}, {grouped(self.free)} B free of {grouped(self.capacity)} B."
+        ]
         if blocks:
-            lines.append(f"Live now, largest first ({len(blocks)} in all, {_grouped(self.cursor)} B in use):")
+            lines.append(f"Live now, largest first ({len(blocks)} in all, {grouped(self.cursor)} B in use):")
             groups = _alike(blocks)
             lines += [f"  {line}" for line in groups[:_LINES]]
             if len(groups) > _LINES:
@@ -290,7 +289,7 @@ class ScratchAllocator:
 
     def _advice(self, nbytes: int, align: int, rows: int, blocks: list[Block]) -> str:
         fits = max(self.end - self.base - round_up(self.cursor, align), 0) & -align
-        smaller = f"ask for at most {_grouped(fits)} B" if fits else ""
+        smaller = f"ask for at most {grouped(fits)} B" if fits else ""
         if rows > 1 and (whole := fits // (nbytes // rows)):
             smaller += f" ({whole} of its {rows} rows)"
         instead = f"; or {smaller}" if smaller else ""

@@ -19,7 +19,7 @@ from kernbench_nb.ccl.sfr_config import (
     mesh_table,
     sip_table,
 )
-from kernbench_nb.errors import DTypeError, KernbenchError, PlacementError
+from kernbench_nb.errors import DTypeError, KernbenchError, PlacementError, grouped
 from kernbench_nb.memory.scratch import CHECKS
 from kernbench_nb.runtime_api.places import place_of_error
 from kernbench_nb.runtime_api.record import Recorder
@@ -102,7 +102,9 @@ def run_kernel(
                 port.finish(tl.finish())
             except KernbenchError as error:  # the kernel's own errors arrive as they are
                 place = place_of_error(error, here)
-                error.add_note(f"on PE {port.pe}, at {tl.now_ps:,} ps{f', in {place}' if place else ''}")
+                error.add_note(
+                    f"on PE {port.pe}, at {grouped(tl.now_ps)} ps{f', in {place}' if place else ''}"
+                )
                 raise
             finally:
                 tl.release()

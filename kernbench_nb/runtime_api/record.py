@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kernbench_nb.errors import grouped
 from kernbench_nb.memory import Scope
 from kernbench_nb.sim_engine.live import name_of_row
 from kernbench_nb.sim_engine.trace import CLOSE, KIND, OPEN, OUT, STRIDE, Trace
@@ -60,8 +61,9 @@ class Recorder:
             self.used += kind.ty.nbytes
             if self.used > self.limit:
                 raise MemoryError(
-                    f"record='tiles' would keep more than max_record_bytes={self.limit:,} B at scope {scope.path!r} of "
-                    f"PE {trace.pe}. Use fewer or smaller tiles, fewer PEs, or a higher max_record_bytes."
+                    f"record='tiles' would keep more than max_record_bytes={grouped(self.limit)} B at scope "
+                    f"{scope.path!r} of PE {trace.pe}. Use fewer or smaller tiles, fewer PEs, or a "
+                    "higher max_record_bytes."
                 )
             array = np.array(tl.view_of(trace.rows[row * STRIDE + OUT], kind.ty))
             trace.values.append((scope.index, row, name_of_row(trace, row), array))

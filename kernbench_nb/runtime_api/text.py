@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from kernbench_nb.errors import grouped
+
 __all__ = ["bytes_text", "grouped", "percent_text", "rate_text", "time_text"]
-
-
-def grouped(number: int) -> str:
-    """A whole number in groups of three.
-
-    >>> grouped(1048576)
-    '1 048 576'
-    """
-    return f"{number:,}".replace(",", " ")
 
 
 def bytes_text(nbytes: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from kernbench_nb.errors import ModelError
+from kernbench_nb.errors import ModelError, grouped
 from kernbench_nb.sim_engine.trace import KIND, STRIDE, Trace
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def check_private(runs: Iterable[tuple[Trace, int]]) -> None:
 def _busy(name: str, busy_ps: int, total_ps: int) -> None:
     if busy_ps > total_ps:
         raise ModelError(
-            f"{name} was busy for {busy_ps:,} ps of {total_ps:,} ps. This is a bug of the timing model, not of the "
-            "kernel."
+            f"{name} was busy for {grouped(busy_ps)} ps of {grouped(total_ps)} ps. This is a bug of the timing model, "
+            "not of the kernel."
         )
 
 
 def _rate(name: str, nbytes: int, total_ps: int, gb_per_s: Fraction) -> None:
     if nbytes * 1000 > gb_per_s * total_ps:  # a GB/s is a byte a ns
         raise ModelError(
-            f"{name} moved {nbytes:,} B in {total_ps:,} ps, above its peak of {float(gb_per_s):g} GB/s. This is a bug "
-            "of the timing model, not of the kernel."
+            f"{name} moved {grouped(nbytes)} B in {grouped(total_ps)} ps, above its peak of {float(gb_per_s):g} GB/s. "
+            "This is a bug of the timing model, not of the kernel."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernbench_nb.errors import DeadlockError
+from kernbench_nb.errors import DeadlockError, grouped
 from kernbench_nb.sim_engine.queues import Message, Queue, Where
 
 if TYPE_CHECKING:
@@ -78,9 +78,8 @@ def deadlock(launch: Launch) -> DeadlockError:
     """Nothing is left to run: describe every blocked PE."""
     blocked = [launch.ports[pe] for pe in sorted(launch.scheduler.blocked)]
     now = max(_since(port) for port in blocked)
-    lines = [
-        f"deadlock at {now:,} ps: nothing is left to run, and {len(blocked)} of {len(launch.ports)} PEs are blocked."
-    ]
+    count = f"{len(blocked)} of {len(launch.ports)}"
+    lines = [f"deadlock at {grouped(now)} ps: nothing is left to run, and {count} PEs are blocked."]
     lines += [f"  {_blocked(launch, port)}" for port in blocked]
     circle = _circle(blocked)
     if circle:
@@ -94,7 +93,7 @@ def _blocked(launch: Launch, port: Port) -> str:
     assert port.waits is not None
     op, direction, peer, since, where = port.waits
     who = f"PE {port.pe}: {op}"
-    tail = f"since {since:,} ps{_at(where)}"
+    tail = f"since {grouped(since)} ps{_at(where)}"
     if peer is None or direction is None:
         late = sorted(p.pe for p in launch.ports.values() if p.waits is None or p.waits[0] != "barrier")
         have = "have" if len(late) > 1 else "has"

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kernbench_nb.errors import grouped
 from kernbench_nb.topology.costs import CostModel, cost_model, exact, ns_to_ps
 from kernbench_nb.topology.geometry import Geometry, Link, LinkClass, Route
 from kernbench_nb.topology.schema import TopologySpec
@@ -204,4 +205,4 @@ def _many(count: int, what: str) -> str:
 def _g(number: Any) -> str:
     """A number as people read it, whole thousands apart: ``1 048 576``, ``0.5``."""
     whole, point, rest = f"{float(number):.10g}".partition(".")
-    return f"{int(whole):,}".replace(",", " ") + point + rest if whole.isdigit() else f"{whole}{point}{rest}"
+    return grouped(int(whole)) + point + rest if whole.isdigit() else f"{whole}{point}{rest}"

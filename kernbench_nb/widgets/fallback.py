@@ -439,7 +439,7 @@ def _counters(picture: Picture, trace: Trace, row: int, top: float) -> None:
     cells = [
         ("time", time_words(int(ops["clock"][row]))),
         ("HBM bytes", bytes_words(int(ops["hbm"][row]))),
-        ("FLOPs", f"{int(ops['flops'][row]):,}".replace(",", " ")),
+        ("FLOPs", grouped(int(ops["flops"][row]))),
         ("peak scratch", f"{bytes_words(peak)}, {100 * peak / limit:.1f} %" if limit else bytes_words(peak)),
         ("copies", str(int(ops["copies"][row]))),
         ("without scopes", bytes_words(need)),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernbench_nb.errors import grouped
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.fallback import draw_pair, draw_run
 from kernbench_nb.widgets.opening import open_at
@@ -134,8 +135,8 @@ def scene(
     for which in (data, other_data):
         if which.head["tables"]["ops"]["n"] > MOST_ROWS:
             raise ValueError(
-                f"{which.head['title']} has more than {MOST_ROWS:,} steps, which is too many to show two runs side by "
-                "side; compare shorter runs, or step through one of them: kb.step(run, tile=...)."
+                f"{which.head['title']} has more than {grouped(MOST_ROWS)} steps, which is too many to show two "
+                "runs side by side; compare shorter runs, or step through one of them: kb.step(run, tile=...)."
             )
     both = {p["pe"] for p in data.pes} & {p["pe"] for p in other_data.pes}
     if not both:

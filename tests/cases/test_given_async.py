@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kernbench_nb as kb
-from kernbench_nb.errors import UnwaitedLoadWarning
+from kernbench_nb.errors import UnwaitedLoadWarning, grouped
 
 # -- asy-read-before-wait ----------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ def test_asy_ring_all_send_first_is_a_deadlock(slots: int, times: int, why: str,
     text = str(caught.value)
     dispatches = 1 + times  # full, then the sends; each 4 ns, and full takes 9 more
     assert text.startswith(
-        f"deadlock at {9_000 + 4_000 * dispatches:,} ps: nothing is left to run, and 4 of 4 PEs"
+        f"deadlock at {grouped(9_000 + 4_000 * dispatches)} ps: nothing is left to run, and 4 of 4 PEs"
     )
     for pe in range(4):
         (line,) = [part for part in text.splitlines() if part.startswith(f"  PE {pe}:")]

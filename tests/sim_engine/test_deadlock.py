@@ -31,11 +31,11 @@ def deadlock_of(run, kernels, **more) -> str:
 
 def test_asy_ring_all_send_first_1_rendezvous(bench: Callable) -> None:
     assert deadlock_of(bench({"pe.ipc.slots": 0}), ring(1), pes=4) == (
-        "deadlock at 4,000 ps: nothing is left to run, and 4 of 4 PEs are blocked.\n"
-        "  PE 0: send to PE 1, rendezvous: no recv is posted, since 4,000 ps at ring.py:1\n"
-        "  PE 1: send to PE 2, rendezvous: no recv is posted, since 4,000 ps at ring.py:1\n"
-        "  PE 2: send to PE 3, rendezvous: no recv is posted, since 4,000 ps at ring.py:1\n"
-        "  PE 3: send to PE 0, rendezvous: no recv is posted, since 4,000 ps at ring.py:1\n"
+        "deadlock at 4 000 ps: nothing is left to run, and 4 of 4 PEs are blocked.\n"
+        "  PE 0: send to PE 1, rendezvous: no recv is posted, since 4 000 ps at ring.py:1\n"
+        "  PE 1: send to PE 2, rendezvous: no recv is posted, since 4 000 ps at ring.py:1\n"
+        "  PE 2: send to PE 3, rendezvous: no recv is posted, since 4 000 ps at ring.py:1\n"
+        "  PE 3: send to PE 0, rendezvous: no recv is posted, since 4 000 ps at ring.py:1\n"
         "They wait in a circle: PE 0 -> PE 1 -> PE 2 -> PE 3 -> PE 0.\n"
         "Let one PE of each pair receive before it sends, or give the directions more slots (pe.ipc.slots is 0)."
     )
@@ -51,11 +51,11 @@ def test_asy_ring_all_send_first_2_one_slot(bench: Callable) -> None:
 def test_asy_ring_all_send_first_3_two_sends_into_one_slot(bench: Callable) -> None:
     run = bench({"pe.ipc.slots": 1})
     assert deadlock_of(run, ring(2), pes=4) == (
-        "deadlock at 8,000 ps: nothing is left to run, and 4 of 4 PEs are blocked.\n"
-        "  PE 0: send to PE 1, 1 of 1 slots are taken, since 8,000 ps at ring.py:2\n"
-        "  PE 1: send to PE 2, 1 of 1 slots are taken, since 8,000 ps at ring.py:2\n"
-        "  PE 2: send to PE 3, 1 of 1 slots are taken, since 8,000 ps at ring.py:2\n"
-        "  PE 3: send to PE 0, 1 of 1 slots are taken, since 8,000 ps at ring.py:2\n"
+        "deadlock at 8 000 ps: nothing is left to run, and 4 of 4 PEs are blocked.\n"
+        "  PE 0: send to PE 1, 1 of 1 slots are taken, since 8 000 ps at ring.py:2\n"
+        "  PE 1: send to PE 2, 1 of 1 slots are taken, since 8 000 ps at ring.py:2\n"
+        "  PE 2: send to PE 3, 1 of 1 slots are taken, since 8 000 ps at ring.py:2\n"
+        "  PE 3: send to PE 0, 1 of 1 slots are taken, since 8 000 ps at ring.py:2\n"
         "They wait in a circle: PE 0 -> PE 1 -> PE 2 -> PE 3 -> PE 0.\n"
         "Let one PE of each pair receive before it sends, or give the directions more slots (pe.ipc.slots is 1)."
     )
@@ -65,7 +65,7 @@ def test_asy_ring_all_send_first_3_two_sends_into_one_slot(bench: Callable) -> N
 
 
 def test_more_sends_than_slots(bench: Callable) -> None:
-    assert "  PE 2: send to PE 3, 4 of 4 slots are taken, since 20,000 ps at ring.py:5\n" in deadlock_of(
+    assert "  PE 2: send to PE 3, 4 of 4 slots are taken, since 20 000 ps at ring.py:5\n" in deadlock_of(
         bench(), ring(5), pes=4
     )
 
@@ -82,9 +82,9 @@ def test_a_receive_that_nobody_sends_to(bench: Callable) -> None:
         c.send(1, line="k.py:2")
 
     assert deadlock_of(run, {0: other, 1: listener}) == (
-        "deadlock at 2,004,000 ps: nothing is left to run, and 1 of 2 PEs are blocked.\n"
+        "deadlock at 2 004 000 ps: nothing is left to run, and 1 of 2 PEs are blocked.\n"
         "  PE 1: recv from 'left' (PE 0, which has ended), no message is there (but 1 of PE 0 for PE 0), since "
-        "2,004,000 ps at k.py:7\n"
+        "2 004 000 ps at k.py:7\n"
         "Each recv needs a send on the other side, in the direction that it listens to."
     )
 
@@ -105,9 +105,9 @@ def test_a_barrier_that_one_never_comes_to(bench: Callable) -> None:
         c.barrier(line="k.py:5")
 
     assert deadlock_of(bench(), kernel, pes=4) == (
-        "deadlock at 3,000 ps: nothing is left to run, and 3 of 4 PEs are blocked.\n"
-        "  PE 0: barrier without PE 2, which has ended, since 3,000 ps at k.py:5\n"
-        "  PE 1: barrier without PE 2, which has ended, since 2,000 ps at k.py:5\n"
+        "deadlock at 3 000 ps: nothing is left to run, and 3 of 4 PEs are blocked.\n"
+        "  PE 0: barrier without PE 2, which has ended, since 3 000 ps at k.py:5\n"
+        "  PE 1: barrier without PE 2, which has ended, since 2 000 ps at k.py:5\n"
         "  PE 3: barrier without PE 2, which has ended, since 0 ps at k.py:5\n"
         "Every PE of the launch must come to each barrier, and take its messages before."
     )
@@ -124,7 +124,7 @@ def test_a_barrier_and_a_receive_that_wait_for_each_other(bench: Callable) -> No
 
     text = deadlock_of(bench(), {0: one, 1: other})
     assert "  PE 0: barrier without PE 1, since 0 ps at k.py:5\n" in text
-    assert "  PE 1: recv from PE 0, no message is there, since 4,000 ps at k.py:9\n" in text
+    assert "  PE 1: recv from PE 0, no message is there, since 4 000 ps at k.py:9\n" in text
 
 
 def test_a_kernels_own_exception_comes_before_the_deadlock_it_causes(bench: Callable) -> None:

@@ -104,7 +104,7 @@ def test_a_slice_that_did_more_than_the_time_allows_is_a_bug(bench: Callable) ->
     check_shared(engine)
     engine.slices[0].sizes[21_760][1] = 2
     with pytest.raises(
-        ModelError, match=r"the HBM slice of PE 0 was busy for 300,000 ps of 254,000 ps\. This is a bug"
+        ModelError, match=r"the HBM slice of PE 0 was busy for 300 000 ps of 254 000 ps\. This is a bug"
     ):
         check_shared(engine)
 
@@ -116,7 +116,7 @@ def test_slices_and_links_are_checked_after_a_run() -> None:
         port.read(0, -1, 21_760)
         engine.slices[0].sizes[21_760][1] = 4
 
-    with pytest.raises(ModelError, match="the HBM slice of PE 0 was busy for 600,000 ps of 150,000 ps"):
+    with pytest.raises(ModelError, match="the HBM slice of PE 0 was busy for 600 000 ps of 150 000 ps"):
         engine.run({0: program})
 
 
@@ -127,14 +127,14 @@ def test_bytes_over_time_stay_below_the_peak(bench: Callable) -> None:
         1,
     ]  # 256 GB/s for 254 ns are 65 024 bytes, and 21 760 are there already
     with pytest.raises(
-        ModelError, match=r"the HBM slice of PE 0 moved 86,784 B in 254,000 ps, above its peak of 256 GB/s"
+        ModelError, match=r"the HBM slice of PE 0 moved 86 784 B in 254 000 ps, above its peak of 256 GB/s"
     ):
         check_shared(engine)
 
 
 @pytest.mark.parametrize(
     ("attribute", "value", "text"),
-    [("busy_ps", 10**9, "was busy for 1,000,000,000 ps"), ("nbytes", 10**6, "moved 1,000,000 B")],
+    [("busy_ps", 10**9, "was busy for 1 000 000 000 ps"), ("nbytes", 10**6, "moved 1 000 000 B")],
 )
 def test_a_link_that_did_more_than_the_time_allows_is_a_bug(
     bench: Callable, attribute: str, value: int, text: str

@@ -72,10 +72,10 @@ def test_explore_draws_what_it_is_told(page: Page, trace: Traces) -> None:
 
 def test_explore_shows_an_overflow_as_the_lesson(page: Page, trace: Traces) -> None:
     view = page.show(trace("user"), module="explore", state=STATE, busy=False)
-    error = {"type": "ScratchOverflowError", "text": "V wants 6,144 B, 6,112 B free"}
+    error = {"type": "ScratchOverflowError", "text": "V wants 6 144 B, 6 112 B free"}
     view.set("state", {**STATE, "error": error, "verdict": "Overflows: 2.1 MiB"})
     assert "bad" in view[".kb"].first.get_attribute("class")
-    assert "6,112 B free" in view[".lesson"].text_content()
+    assert "6 112 B free" in view[".lesson"].text_content()
     view.set("state", STATE)
     assert view[".lesson"].is_hidden()
 
