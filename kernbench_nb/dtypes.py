@@ -112,6 +112,7 @@ def resolve_dtype(spec: Any) -> DType:
     """
     if isinstance(spec, DType):
         return spec
+    key = ""
     if isinstance(spec, str):
         key = spec.removeprefix("tl.").removeprefix("torch.").lower()
         found = _BY_NAME.get(key)
@@ -120,8 +121,8 @@ def resolve_dtype(spec: Any) -> DType:
             found = _BY_NUMPY.get(np.dtype(spec))
         except TypeError:
             found = None
-        key = str(spec)
     if found is None:
+        key = key or str(spec)
         near = difflib.get_close_matches(key, _BY_NAME, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise DTypeError(f"unknown dtype {spec!r}{hint} Known: {', '.join(t.name for t in DTYPES)}.")

@@ -7,6 +7,7 @@ recycled bytes are really overwritten and a stale handle really reads its succes
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,7 +122,7 @@ class Shard:
         self.where = where
         self.dtype = dtype
         self.shape = shape
-        self.n = int(np.prod(shape, dtype=np.int64))
+        self.n = prod(shape)
         self.owner = owner
         self.data = None if data is None else np.ascontiguousarray(data)  # one column of a tensor is not
         self.kinds: dict[Any, Any] = {}

@@ -6,7 +6,9 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -125,12 +127,25 @@ def _invoke(kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, 
     kernel(*args, **more, tl=tl)
 
 
+_SIGNATURES: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+
+
+def _signature(kernel: Callable[..., Any]) -> inspect.Signature:
+    """Of a function once: working it out takes as long as a tile."""
+    if not isinstance(kernel, FunctionType):
+        return inspect.signature(kernel)
+    found = _SIGNATURES.get(kernel)
+    if found is None:
+        found = _SIGNATURES[kernel] = inspect.signature(kernel)
+    return found
+
+
 def _check_call(
     kernel: Callable[..., Any], args: Sequence[Any], more: Mapping[str, Any], options: Sequence[str]
 ) -> None:
     """Check that the kernel takes these arguments and ``tl``: an error here comes before anything runs."""
     try:
-        signature = inspect.signature(kernel)
+        signature = _signature(kernel)
     except ValueError:  # a callable that does not say what it takes
         return
     parameters = signature.parameters
@@ -413,7 +428,7 @@ def _parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
     try:
         names = [
             p.name
-            for p in inspect.signature(kernel).parameters.values()
+            for p in _signature(kernel).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
     except (TypeError, ValueError):
