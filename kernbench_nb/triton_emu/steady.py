@@ -89,21 +89,29 @@ def steady(step: Step) -> Step:
             frame = tl._enter(frame)
         scratch = tl._scratch
         key = [step, tl._chain, frame.f_lasti, scratch.top]
+        put = key.append
         for value in (*args, *more.values()):
-            if value.__class__ is Handle:
+            kind = value.__class__
+            if kind is Handle:
                 if value.arena.guard or value.tl is not tl:
                     return step(tl, *args, **more)
-                key += value.addr, value.ty
+                put(value.addr)
+                put(value.ty)
+            elif kind in _PLAIN:
+                if kind is float and not value:  # 0.0 and -0.0 are equal, and not the same
+                    return step(tl, *args, **more)
+                put(kind)
+                put(value)
             elif isinstance(value, tuple):
-                key += value.__class__, len(value)
+                put(kind)
+                put(len(value))
                 for part in value:
                     if part.__class__ is not Handle or part.arena.guard or part.tl is not tl:
                         return step(tl, *args, **more)
-                    key += part.addr, part.ty
-            elif value.__class__ not in _PLAIN or (value.__class__ is float and not value):
-                return step(tl, *args, **more)  # 0.0 and -0.0 are equal, and not the same
+                    put(part.addr)
+                    put(part.ty)
             else:
-                key += value.__class__, value
+                return step(tl, *args, **more)
         key += more
         call_of = tuple(key)
         known = steps.get(call_of, _NEW)
