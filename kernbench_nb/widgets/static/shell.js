@@ -21,6 +21,10 @@ export class Shell {
       // without it JupyterLab takes keys for the notebook: `d d` would delete the cell
       'data-lm-suppress-shortcuts': 'true',
     });
+    // and on whatever in it has the focus: JupyterLab asks that element first, and its ancestors only after its own rules
+    this.root.addEventListener('focusin', event =>
+      event.target.setAttribute('data-lm-suppress-shortcuts', 'true'),
+    );
     el.append(this.root);
     this.tip = new Tip(this.root);
     this.abort = new AbortController();

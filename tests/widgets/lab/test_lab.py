@@ -214,6 +214,18 @@ def test_keys_in_a_view_do_not_reach_the_notebook(notebook: Notebook) -> None:
     notebook.page.keyboard.press("d")
     notebook.page.keyboard.press("d")
     assert notebook.cells == before
+    # nor where a part of a view has the focus
+    for name, part in (
+        ("stepper", view(notebook, "stepper").get_by_role("slider", name="Step")),
+        ("stepper", view(notebook, "stepper").get_by_role("button", name="Next")),
+        ("log", view(notebook, "log").locator("th button").first),
+        ("log", view(notebook, "log").get_by_role("region", name="Operations").last),
+    ):
+        notebook.select(AT[name])
+        part.focus()
+        notebook.page.keyboard.press("d")
+        notebook.page.keyboard.press("d")
+        assert notebook.cells == before
     # and where the notebook has the focus they do what they always do
     notebook.select(AT["spare"])
     notebook.cell(AT["spare"]).locator(".jp-InputPrompt").click()
