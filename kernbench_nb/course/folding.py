@@ -110,7 +110,8 @@ def _check(fold: Any) -> Verdict:
             )
         return Wrong(
             "another answer than the plain fold's.",
-            "Is every block read for the last time before something is written over it, and are m, l and O kept?",
+            "Is every block read for the last time before something is written over it, and are m, l and O kept? "
+            "`l *= c` makes a new block; only tl.copy_to and out= write the old one.",
             run,
         )
     if run.peak_scratch > BUDGET:

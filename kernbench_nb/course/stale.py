@@ -21,7 +21,8 @@ _IDEAS = {
 
 def _check(answer: Any) -> Verdict:
     lines = wrong.mystery_lines()
-    number = number_of(answer)
+    said = re.fullmatch(r"\s*line\s*(\d+)\s*", answer, re.IGNORECASE) if isinstance(answer, str) else None
+    number = int(said[1]) if said else number_of(answer)
     if number is None:
         text = answer if isinstance(answer, str) else short_text(answer)
         found = _lines_with(text)

@@ -107,6 +107,7 @@ CHECKS: dict[str, Check] = {
         otherwise=_at_growth,
         traps={
             64: "There S is as big as Q: the growth is 3.",
+            186: "That is the ratio to the least, 1 + N / d; the question is how the bytes grow from N to 2N.",
             319: "It is 3.67 there; write the growth as a function of N / d.",
             10**6: "True, but it passes 3.9 well before.",
         },

@@ -231,10 +231,49 @@ def nudged(tl: Any, m: Any, l: Any, O: Any, q: Any, k: Any, v: Any, scale: float
     tl.mul(O, 1.000001, out=O)
 
 
+def renamed(tl: Any, m: Any, l: Any, O: Any, q: Any, k: Any, v: Any, scale: float) -> None:
+    """l gets new blocks, which die with the tile; the old one is never written."""
+    s = tl.dot(q, k)
+    tl.mul(s, scale, out=s)
+    m_new = tl.maximum(m, tl.max(s, -1, True))
+    tl.sub(s, m_new, out=s)
+    tl.exp(s, out=s)
+    c = tl.exp(tl.sub(m, m_new))
+    l *= c
+    l += tl.sum(s, -1, True)
+    O_new = tl.mul(O, c)
+    tl.add(O_new, tl.dot(tl.cast(s, q.dtype), v), out=O_new)
+    tl.copy_to(m, m_new)
+    tl.copy_to(O, O_new)
+
+
+def kept_in_place(tl: Any, m: Any, l: Any, O: Any, q: Any, k: Any, v: Any, scale: float) -> None:
+    """l and O are written by ``out=``; they need no copy."""
+    s = tl.dot(q, k)
+    tl.mul(s, scale, out=s)
+    m_new = tl.maximum(m, tl.max(s, -1, True))
+    tl.sub(s, m_new, out=s)
+    tl.exp(s, out=s)
+    c = tl.exp(tl.sub(m, m_new))
+    tl.add(tl.mul(l, c, out=l), tl.sum(s, -1, True), out=l)
+    tl.add(tl.mul(O, c, out=O), tl.dot(tl.cast(s, q.dtype), v), out=O)
+    tl.copy_to(m, m_new)
+
+
+LOST = (
+    "Is every block read for the last time before something is written over it, and are m, l and O kept? "
+    "`l *= c` makes a new block; only tl.copy_to and out= write the old one."
+)
+
+
 def test_04b_right(capsys: Capture) -> None:
     assert printed(capsys, "04b", lean) == (
         "exercise 04b: right. The same bits, and a tile of 16 takes 21 648 B instead of 25 680 B.\n"
     )
+
+
+def test_04b_takes_a_state_written_in_place(capsys: Capture) -> None:
+    assert printed(capsys, "04b", kept_in_place).startswith("exercise 04b: right. The same bits, ")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +292,12 @@ def test_04b_right(capsys: Capture) -> None:
         (
             too_early,
             "another answer than the plain fold's.",
-            "Is every block read for the last time before something is written over it, and are m, l and O kept?",
+            LOST,
+        ),
+        (
+            renamed,
+            "another answer than the plain fold's.",
+            LOST,
         ),
         (
             nudged,
@@ -292,6 +336,8 @@ LINES = wrong.mystery_lines()
     [
         LINES["read"],
         str(LINES["read"]),
+        f"line {LINES['read']}",
+        f" Line {LINES['read']} ",
         "moved = tl.sub(heads[i],  heads[i - 1])",
         "heads[i - 1]",
         f"{LINES['read']}                 moved = tl.sub(heads[i], heads[i - 1])",
@@ -316,6 +362,7 @@ def test_12_right(capsys: Capture, line: Any) -> None:
             "That line reads nothing that is gone: what is kept across tiles, and where is it used?",
         ),
         (1, "That line reads nothing that is gone: what is kept across tiles, and where is it used?"),
+        (f"line {LINES['append']}", "Storing a handle is legal; reading it is not."),
         ("tl", "Give the number that stands before the line."),
         ("no such text", "Give the number that stands before the line."),
         ([3], "Give the number that stands before the line."),

@@ -40,6 +40,7 @@ IDEAS = [
         "Two points fix a straight line: what does one key more cost, and what is left at no keys?",
     ),
     ("01", 64, "There S is as big as Q: the growth is 3."),
+    ("01", 186, "That is the ratio to the least, 1 + N / d; "),
     ("01", 319, "It is 3.67 there; write the growth as a function of N / d."),
     ("01", 10**6, "True, but it passes 3.9 well before."),
     ("01", 1_215, "The growth there is 3.8999; write it as a function of N / d."),
