@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.fallback import draw_arenas
@@ -40,8 +41,11 @@ def show_arenas(
 
     Raises
     ------
+    TypeError
+        If it is no run.
     ValueError
         If there is no such place; the names that there are are listed.
     """
+    check_run(run, "kb.show_arenas")
     data, spot = open_at(run, pe, tile, at)
     return Arenas(run, data, pe=spot.pe, step=spot.step)

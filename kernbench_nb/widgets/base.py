@@ -251,6 +251,8 @@ class View(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Take the view away and let go of the run. Closing twice is closing once."""
+        if "_own_layout" not in self.__dict__:
+            return  # refused before it was made: ipywidgets closes what Python collects, and there is nothing here yet
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()

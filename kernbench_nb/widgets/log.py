@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.fallback import draw_log
@@ -58,9 +59,12 @@ def show_log(run: RunResult, *, by: str = "op", pe: int | None = None, query: st
 
     Raises
     ------
+    TypeError
+        If it is no run.
     ValueError
         If there is no such group or PE.
     """
+    check_run(run, "kb.show_log")
     if by not in GROUPS:
         raise ValueError(f"a log is grouped by one of {', '.join(GROUPS)}, got by={by!r}")
     data, spot = open_at(run, pe)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernbench_nb.errors import grouped
+from kernbench_nb.runtime_api.asked import check_run
 from kernbench_nb.runtime_api.result import RunResult
 from kernbench_nb.widgets.fallback import draw_pair, draw_run
 from kernbench_nb.widgets.opening import open_at
@@ -119,9 +120,12 @@ def scene(
 
     Raises
     ------
+    TypeError
+        If `run` or `other` is none, or a name no text.
     ValueError
-        If there is no such PE, tile or operation; the names that there are are listed.
+        If there is no such PE, tile or operation; the names that there are are listed. If one of two runs did nothing.
     """
+    check_run(run, "kb.step")
     if other is None:
         data, spot = open_at(run, pe, tile, at, words)
         by = granularity or ("op" if at is not None else "tile")
@@ -131,6 +135,7 @@ def scene(
             f"at={at!r}: two runs are stepped together by tile, so tile= says where to open; for an operation step "
             "through one of them: kb.step(run, at=...)."
         )
+    check_run(other, "kb.step")
     data, other_data = trace_of(run, words=words), trace_of(other, words=words)
     for which in (data, other_data):
         if which.head["tables"]["ops"]["n"] > MOST_ROWS:
@@ -145,8 +150,21 @@ def scene(
         raise ValueError(
             f"PE {pe} took no part in both runs; these did: {', '.join(map(str, sorted(both)))}."
         )
+    for which, result in ((data, run), (other_data, other)):
+        if not which.head["tables"]["ops"]["n"]:
+            why = (
+                "did nothing"
+                if result.completion.ok
+                else f"stopped before it did anything ({result.completion})"
+            )
+            raise ValueError(
+                f"{which.head['title']} {why}, so there is nothing to step beside the other run; look at that one "
+                "alone: kb.step(run)."
+            )
     where, done = _open_pair(data, other_data, pe, tile, both)
     titles = tuple(names) if names is not None else side_titles(run, other)
+    if not all(isinstance(title, str) for title in titles):
+        raise TypeError(f"names= are the titles of the two runs, two texts; got {names!r}")
     if len(titles) != 2:
         raise ValueError(
             f"names= are the titles of the two runs, got {len(titles)}: {', '.join(map(repr, titles))}"

@@ -112,9 +112,10 @@ def step(
     Raises
     ------
     TypeError
-        If a name is no text.
+        If `run` or `other` is no run, or a name no text.
     ValueError
-        If there is no such PE, tile or operation; the names that are near, and those that there are, are listed.
+        If there is no such PE, tile or operation; the names that are near, and those that there are, are listed. If
+        one of two runs did nothing.
     """
     shown = scene(run, other, pe=pe, tile=tile, at=at, granularity=granularity, names=names, words=words)
     return Stepper(run, shown, other)

@@ -187,6 +187,42 @@ def test_what_a_pair_cannot_be(run_of: RunOf) -> None:
         kb.step(run_of("decode"), run_of("prefetch"), pe=7)
     with pytest.raises(ValueError, match="the two runs have no PE in common"):
         kb.step(run_of("nothing"), _elsewhere())
+    with pytest.raises(TypeError, match=r"names= are the titles of the two runs, two texts; got \[1, 2\]"):
+        kb.step(run_of("long"), run_of("overflow"), names=[1, 2])
+
+
+def test_a_run_that_did_nothing_is_no_side_of_a_pair(run_of: RunOf) -> None:
+    alone = r"nothing to step beside the other run; look at that one alone: kb.step\(run\)"
+    for pair in (("nothing", "decode"), ("decode", "nothing")):
+        with pytest.raises(ValueError, match=f"empty_kernel did nothing, so there is {alone}"):
+            kb.step(*map(run_of, pair))
+
+    def fails(*, tl: Any) -> None:
+        raise RuntimeError("at once")
+
+    with pytest.raises(RuntimeError) as caught:
+        kb.launch(fails)
+    with pytest.raises(ValueError, match=r"stopped before it did anything \(RuntimeError: at once\)"):
+        kb.step(run_of("decode"), caught.value.run)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("show", ["step", "show_arenas", "show_log"])
+def test_what_is_no_run_is_refused(show: str, run_of: RunOf) -> None:
+    with pytest.raises(
+        TypeError, match=f"kb.{show} takes a RunResult, what kb.launch or kb.decode returns; got"
+    ):
+        getattr(kb, show)("decode")
+    if show == "step":
+        with pytest.raises(TypeError, match=r"kb.step takes a RunResult"):
+            kb.step(run_of("decode"), 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_refused_view_says_so_once(run_of: RunOf) -> None:
+    """What Python collects of it does not raise a second time, into the notebook's stderr."""
+    with pytest.raises(traitlets.TraitError, match="'granularity' trait of a Stepper"):
+        kb.step(run_of("user"), granularity="row")
+    gc.collect()
 
 
 def _elsewhere() -> RunResult:
