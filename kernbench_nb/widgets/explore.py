@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernbench_nb.runtime_api.result import RunResult
+from kernbench_nb.topology import resolve_topology
 from kernbench_nb.widgets.base import View
 from kernbench_nb.widgets.exploring import TILES, Setting, work_out
 from kernbench_nb.widgets.fallback import draw_explore
@@ -65,7 +66,9 @@ class Explore(View):
         return str(self.state.get("verdict", "closed"))
 
     def _draw(self) -> str:
-        return draw_explore(self.state) if self.state else ""
+        return (
+            draw_explore(self.state) if "curve" in self.state else ""
+        )  # none where nothing was worked out yet
 
     def show(self, run: RunResult | None, state: dict[str, Any]) -> None:
         """Show another outcome, all of it in one message."""
@@ -146,6 +149,8 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         ------
         TypeError
             For a name that is none of a `Setting`'s, or a value of another type.
+        ValueError
+            For a size below 1.
         """
         changes = _checked(changes)
         self._together = True
@@ -255,8 +260,10 @@ def explore(*, topology: Any = None, **setting: Any) -> Explorer:
     ------
     TypeError
         For another name, a size that is no whole number, or a switch that is neither True nor False.
+    ValueError
+        For a size below 1, or a machine that there is not.
     """
-    return Explorer(Setting(**_checked(setting)), topology)
+    return Explorer(Setting(**_checked(setting)), resolve_topology(topology))
 
 
 def _checked(setting: dict[str, Any]) -> dict[str, Any]:
@@ -273,4 +280,6 @@ def _checked(setting: dict[str, Any]) -> dict[str, Any]:
             wanted = "True or False" if name in _SWITCHES else "a whole number"
             raise TypeError(f"kb.explore: {name} must be {wanted}, got {value!r}")
         plain[name] = bool(value) if switch else index(value)
+        if not switch and plain[name] < 1:
+            raise ValueError(f"kb.explore: {name} must be at least 1, got {value!r}")
     return plain

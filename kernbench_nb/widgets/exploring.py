@@ -109,6 +109,9 @@ def work_out(setting: Setting, topology: Any = None) -> Outcome:
     }  # fmt: skip
     try:
         run = _run(setting, machine, pes, shown)
+        if pes != setting.pes:  # a short last tile, and it fits after all
+            state["run_pes"] = pes = setting.pes
+            run = _run(setting, machine, pes, shown)
     except ScratchOverflowError as error:
         return _overflowed(setting, state, error)
     except (KernbenchError, ValueError, TypeError) as error:
@@ -130,7 +133,9 @@ def work_out(setting: Setting, topology: Any = None) -> Outcome:
     state["verdict"] = f"Fits: {bytes_text(run.peak_scratch)} of {bytes_text(limit)}, {share:.1f} %"
     many = f"{grouped(tiles)} tiles on each PE" if tiles != 1 else "one tile on each PE"
     without = f"without scopes the sweep would stop at {grouped(capacity * setting.tile * setting.pes)} keys"
-    if not setting.scoped:
+    if not setting.scoped and setting.S_kv > state["last_fit"]:
+        state["detail"] = f"{many}, nothing given back; it just fits, since its last tile is short."
+    elif not setting.scoped:
         state["detail"] = (
             f"{many}, nothing given back; it overflows beyond {grouped(state['last_fit'])} keys."
         )
@@ -146,9 +151,12 @@ def _overflowed(setting: Setting, state: dict[str, Any], error: ScratchOverflowE
     state["error"] = _plain(error)
     state["verdict"] = f"Overflow after {grouped(done)} of {grouped(state['tiles'])} tiles"
     if setting.scoped:
-        state["detail"] = (
-            f"One tile does not fit: {wanted}. The largest that does has {state['largest_tile']} keys."
+        largest = (
+            f"The largest that does has {state['largest_tile']} keys."
+            if state["largest_tile"]
+            else "None does."
         )
+        state["detail"] = f"One tile does not fit: {wanted}. {largest}"
     else:
         state["detail"] = (
             f"{wanted}. Nothing is given back: turn scratch scopes on, and it fits for any length."

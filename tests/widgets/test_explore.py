@@ -105,6 +105,23 @@ def test_the_last_that_fits_fits_and_the_next_does_not() -> None:
     assert work_out(replace(setting, S_kv=last + 64)).state["error"]["type"] == "ScratchOverflowError"
 
 
+@pytest.mark.parametrize("more", [2, 10])
+def test_a_short_last_tile_that_still_fits_is_run_on_all_pes(more: int) -> None:
+    setting = replace(SMALL, scoped=False)
+    setting = replace(setting, S_kv=work_out(setting).state["last_fit"] + more)
+    state, run = work_out(setting).state, whole(setting)
+    assert (state["hbm"], state["makespan"], state["peak"], state["run_pes"]) == (
+        run.hbm_bytes, run.makespan_ps, run.peak_scratch, setting.pes,
+    )  # fmt: skip
+    assert state["detail"].endswith("nothing given back; it just fits, since its last tile is short.")
+
+
+def test_where_no_tile_fits_none_is_named() -> None:
+    state = work_out(replace(SMALL, group=1_000_000)).state
+    assert state["error"]["type"] == "ScratchOverflowError"
+    assert state["detail"].endswith(" B. None does.")
+
+
 def test_the_largest_tile_fits_and_the_next_does_not() -> None:
     setting = Setting(h_kv=8, group=4, d=128, S_kv=4096, tile=64, pes=1)
     largest = work_out(setting).state["largest_tile"]
@@ -295,6 +312,30 @@ def test_a_setting_of_another_type_is_refused_and_leaves_nothing(
     explorer.close()
     gc.collect()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["h_kv", "group", "d", "S_kv", "tile", "pes"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_size_below_one_is_refused(name: str, value: int, explorer: module.Explorer) -> None:
+    for call in (kb.explore, explorer.set):
+        with pytest.raises(ValueError, match=rf"kb\.explore: {name} must be at least 1, got {value}"):
+            call(**{name: value})
+    assert explorer.setting == explorer._now()
+
+
+def test_a_machine_that_there_is_not_is_refused() -> None:
+    with pytest.raises(kb.TopologyError, match="nope"):
+        kb.explore(topology="nope")
+
+
+def test_nothing_worked_out_is_nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(setting: Setting, topology: Any) -> Any:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(module, "work_out", fail)
+    made = module.Explorer(SMALL)
+    assert "This setting does not run" in made._repr_mimebundle_()[0]["text/plain"]
+    made.close()
 
 
 def test_numpy_numbers_are_settings() -> None:
