@@ -116,32 +116,7 @@ def _unary(op: str, formula: str) -> Any:
             kind = None
         if kind is None:
             return self._unary_apart(op, x, out, name, frame)
-        # written out, as for two operands: a call more is felt
-        if x.arena.guard:
-            self._inspect(x)
-        scratch = self._scratch
-        addr = scratch.top
-        top = addr + kind.size
-        if top <= scratch.fast_top:
-            scratch.top = top
-        else:
-            addr = self._take(kind, name, frame)
-        result = Handle()
-        result.addr = addr
-        ty: TileType = kind.ty  # type: ignore[assignment]
-        result.ty = ty
-        result.arena = scratch.arena
-        result.tl = self  # type: ignore[assignment]
-        self._now = now = self._now + kind.step
-        log = self._log
-        log((kind.index, now, addr, x.addr, -1, name, self._chain, frame.f_lasti))
-        if self._data:
-            try:
-                result.arr = self._arrays[ty][addr]
-            except KeyError:
-                result.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
-            kind.run(x.arr, result.arr)  # type: ignore[misc]
-        return result
+        return self._run1(kind, x, None, name, frame)
 
     operation.__name__ = operation.__qualname__ = op
     operation.__doc__ = f"""{formula}, elementwise, in the dtype of x (16- and 8-bit floats compute in f32).

@@ -6,7 +6,6 @@ from sys import _getframe
 from typing import Any, Protocol
 
 from kernbench_nb.dtypes import resolve_dtype
-from kernbench_nb.memory import TileType
 from kernbench_nb.triton_emu._core import Core
 from kernbench_nb.triton_emu._elementwise import Elementwise
 from kernbench_nb.triton_emu.handles import Handle
@@ -64,34 +63,7 @@ def _reduction(op: str, what: str, note: str) -> Any:
                 self._inspect(input)
             self._inspect_target(out, (input,), False)
             self._wrote(out)
-        if out is not None:
-            return self._run1(kind, input, out, name, frame)
-        # written out, as for two operands: a call more is felt
-        if input.arena.guard:
-            self._inspect(input)
-        scratch = self._scratch
-        addr = scratch.top
-        top = addr + kind.size
-        if top <= scratch.fast_top:
-            scratch.top = top
-        else:
-            addr = self._take(kind, name, frame)
-        result = Handle()
-        result.addr = addr
-        ty: TileType = kind.ty  # type: ignore[assignment]
-        result.ty = ty
-        result.arena = scratch.arena
-        result.tl = self  # type: ignore[assignment]
-        self._now = now = self._now + kind.step
-        log = self._log
-        log((kind.index, now, addr, input.addr, -1, name, self._chain, frame.f_lasti))
-        if self._data:
-            try:
-                result.arr = self._arrays[ty][addr]
-            except KeyError:
-                result.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
-            kind.run(input.arr, result.arr)  # type: ignore[misc]
-        return result
+        return self._run1(kind, input, out, name, frame)
 
     operation.__name__ = operation.__qualname__ = op
     operation.__doc__ = f"""{what} along an axis, {note}.
@@ -234,32 +206,7 @@ class Reductions(Elementwise):
                 self._own(other, "dot: other")
                 kind = self._kinds.dot(input.ty, other.ty, None, None, None)
                 self._dots.setdefault(input.ty, {})[other.ty] = kind
-            # written out, as elementwise operations are: a call more is felt
-            if input.arena.guard or other.arena.guard:
-                self._inspect(input, other)
-            scratch = self._scratch
-            addr = scratch.top
-            top = addr + kind.size
-            if top <= scratch.fast_top:
-                scratch.top = top
-            else:
-                addr = self._take(kind, name, frame)
-            result = Handle()
-            result.addr = addr
-            ty: TileType = kind.ty  # type: ignore[assignment]
-            result.ty = ty
-            result.arena = scratch.arena
-            result.tl = self  # type: ignore[assignment]
-            self._now = now = self._now + kind.step
-            log = self._log
-            log((kind.index, now, addr, input.addr, other.addr, name, self._chain, frame.f_lasti))
-            if self._data:
-                try:
-                    result.arr = self._arrays[ty][addr]
-                except KeyError:
-                    result.arr = self._bytes.view(addr, ty)  # type: ignore[union-attr]
-                kind.run(input.arr, other.arr, result.arr)  # type: ignore[misc]
-            return result
+            return self._run2(kind, input, other, name, frame)
         self._own(input, "dot: input")
         self._own(other, "dot: other")
         kind = self._kinds.dot(
