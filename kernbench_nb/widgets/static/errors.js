@@ -21,7 +21,8 @@ export class ErrorCurve {
     const { run } = this.values.player;
     this.box = box;
     this.list = list.filter(t => run.recorded(t).err);
-    this.errors = this.list.map(t => run.recorded(t).err.x);
+    // what is not a number is as far from the result as can be
+    this.errors = this.list.map(t => run.recorded(t).err.x.map(e => (Number.isFinite(e) ? e : Infinity)));
     this.medians = this.errors.map(median);
     if (!this.list.length) return;
     let low = 1,
@@ -46,7 +47,7 @@ export class ErrorCurve {
     const { top, h } = this.box;
     return (
       top +
-      (h * (Math.log10(this.high) - Math.log10(Math.max(this.low, e)))) /
+      (h * (Math.log10(this.high) - Math.log10(Math.min(this.high, Math.max(this.low, e))))) /
         (Math.log10(this.high) - Math.log10(this.low))
     );
   }

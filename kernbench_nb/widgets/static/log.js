@@ -223,6 +223,7 @@ class Log {
       this.status,
       `${this.shown.length === all ? many(all, 'operation') : `${group(this.shown.length)} of ${many(all, 'operation')}`}, ${time(busy)} of engine time.${chosen ? ` ${group(chosen)} selected.` : ''}`,
     );
+    if (!chosen && document.activeElement === this.clear) this.root.focus({ preventScroll: true });
     this.clear.hidden = !chosen;
     this.shell.drawn();
   }
@@ -239,7 +240,13 @@ class Log {
             .sort((a, b) => a.first - b.first)
             .slice(0, BARS)
         : groups.slice(0, BARS);
+    // the keyboard stays on the bar of the same name
+    const held = [...this.bars.querySelectorAll('.bar')].find(b => b === document.activeElement)?.title;
     this.bars.replaceChildren(...shown.map(g => this.bar(g, most, total)));
+    if (held !== undefined)
+      ([...this.bars.querySelectorAll('.bar')].find(b => b.title === held) || this.root).focus({
+        preventScroll: true,
+      });
     const rest = groups.length - shown.length;
     if (rest > 0)
       this.bars.append(

@@ -14,10 +14,12 @@ export function view(what, make) {
     try {
       const run = runOf(heads[0], trace);
       if (!run.ops.n) {
+        const { title, error } = run.head;
+        const nothing = 'The kernel did nothing that takes time or scratch, so there is nothing to show.';
         return message(
           el,
-          heads[0].title || 'Empty run',
-          'The kernel did nothing that takes time or scratch, so there is nothing to show.',
+          title || 'Empty run',
+          error ? `It stopped before it did anything: ${error.type}: ${error.message}` : nothing,
         );
       }
       const made = make(context, run);

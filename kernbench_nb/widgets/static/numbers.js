@@ -39,18 +39,23 @@ export function short(n) {
 
 /** A share of 1 as percent, with the digits that it needs. */
 export function percent(x) {
+  if (!Number.isFinite(x)) return 'not finite';
   const p = x * 100;
   return `${p === 0 ? '0' : p < 0.01 ? p.toFixed(3) : p < 1 ? p.toFixed(p < 0.1 ? 2 : 1) : p < 10 ? trim(p.toFixed(1)) : Math.round(p)} %`;
 }
 
-/** A signed decimal with a real minus sign. */
 /** A weight between 0 and 1, in words: "0.39", "0.003", "below 0.0001". */
 export function weightText(w) {
   if (w < 1e-4) return w > 0 ? 'below 0.0001' : '0';
   return w >= 0.0095 ? w.toFixed(2) : String(Number(w.toPrecision(1)));
 }
 
-export const signed = (x, digits = 2) => x.toFixed(digits).replace('-', '−');
+/** Any number in a few letters: two decimals, or a power of ten where those would be many digits. */
+export function decimal(x, digits = 2) {
+  if (Number.isNaN(x)) return 'NaN';
+  if (!Number.isFinite(x)) return x < 0 ? '−∞' : '∞';
+  return (Math.abs(x) < 1e5 ? x.toFixed(digits) : x.toExponential(1).replace('+', '')).replace('-', '−');
+}
 
 /** "1 tile", "2 tiles". */
 export const many = (n, what) => `${group(n)} ${what}${n === 1 ? '' : 's'}`;

@@ -82,8 +82,8 @@ function nameCubes(map, m, run, p, spans) {
     cubes.set(key, { ...c, k0: Math.min(c.k0, k0), k1: Math.max(c.k1, k1) });
   }
   if (cubes.size < 2) return;
-  const own = map.x(spans.get(p) ? spans.get(p).k0 : 0);
   const width = textWidth(who(run, p), BOLD);
+  const own = Math.min(map.x(spans.get(p) ? spans.get(p).k0 : 0), map.x0 + map.w - width);
   for (const { k0, k1, text } of cubes.values()) {
     const a = map.x(k0);
     const w = textWidth(text);
@@ -96,7 +96,8 @@ function nameCubes(map, m, run, p, spans) {
 export function drawSquareFrame(map, { run, p, m, bands }) {
   const { score } = run.head;
   const step = tickStep(score.S_kv, map.w / 52);
-  for (let k = 0; k < score.S_kv * 0.86; k += step)
+  const free = map.x0 + map.w - textWidth('keys →') - 8;
+  for (let k = 0; k < score.S_kv * 0.86 && map.x(k) + textWidth(String(k)) / 2 < free; k += step)
     m.text(map.x(k), map.y0 - 6, String(k), `t lab2 ${k ? 'mid' : ''}`);
   m.text(map.x0 + map.w, map.y0 - 6, 'keys →', 't lab2 end');
   const owners = new Set(bands.map(b => b.pe));

@@ -257,8 +257,9 @@ export class Scratch {
     ];
     const label = t => {
       const [a, b] = ends(t);
-      const text = shortLabel(run, t);
-      const w = textWidth(text, t === now ? BOLD : undefined) + 4;
+      const font = t === now ? BOLD : undefined;
+      const text = fit(shortLabel(run, t), this.x1 - this.x0 - 4, font);
+      const w = textWidth(text, font) + 4;
       const middle = Math.max(this.x0 + w / 2, Math.min(this.x1 - w / 2, (a + b) / 2));
       return { text, middle, from: middle - w / 2, to: middle + w / 2, fits: b - a > w };
     };

@@ -5,7 +5,7 @@ import { plot, size, where } from './dom.js';
 import { Choice } from './controls.js';
 import { Marks } from './marks.js';
 import { patterns } from './texture.js';
-import { percent, signed } from './numbers.js';
+import { decimal, percent } from './numbers.js';
 import { MONO_BOLD, fit, textWidth } from './place.js';
 import { heatIndex } from './heat.js';
 import { ErrorCurve } from './errors.js';
@@ -201,6 +201,7 @@ export class Values {
     const last = run.tilesOf[p].filter(t => run.settled[t] <= i && run.recorded(t)?.err).pop();
     if (last === undefined) return '';
     const worst = Math.max(...run.recorded(last).err.x);
+    if (!Number.isFinite(worst)) return `after ${run.tileLabel(last) || run.kind(last)}, O / l is not finite`;
     return `after ${run.tileLabel(last) || run.kind(last)}, O / l is at most ${percent(worst)} from ${this.final(run)}`;
   }
 
@@ -217,7 +218,7 @@ export class Values {
     if (this.merge) m.text(0, 12, 'l·a / l_new', 't mono lab0 b');
     else {
       const title = this.what === 'p' ? 'exp(s − m)' : 'scaled scores';
-      m.text(CHOICE, 12, title, 't mono lab0 b');
+      m.text(CHOICE, 12, fit(title, this.px + this.pw - CHOICE, MONO_BOLD), 't mono lab0 b');
       const used = CHOICE + textWidth(title, MONO_BOLD) + 10;
       if (weights) m.text(used, 12, fit(run.tileLabel(here), this.px + this.pw - used), 't lab2');
     }
@@ -274,7 +275,7 @@ export class Values {
         : x => heat[Math.round((255 * (x - low)) / (high - low || 1))];
     this.paint(s, shown, this.px, w, (x, r) => (Number.isFinite(x) ? colour(x, r) : 0));
     if (this.what === 's') {
-      const text = `${signed(low, 1)} … ${signed(high, 1)}`;
+      const text = low <= high ? `${decimal(low, 1)} … ${decimal(high, 1)}` : 'none is finite';
       m.text(this.px + this.pw, this.y0 + this.h + 14, fit(text, this.pw), 't lab2 end');
     }
     if (this.showsTokens) {
@@ -338,8 +339,7 @@ export class Values {
           continue;
         }
         m.rect(left + 6, y + this.rowHeight - 3.5, part * (this.nw - 12), 2, bends ? 'vbar cbar' : 'vbar');
-        const text =
-          n === 2 && first ? 'first' : Number.isFinite(x[r]) ? signed(x[r]) : x[r] < 0 ? '−∞' : '∞';
+        const text = n === 2 && first ? 'first' : decimal(x[r]);
         m.text(
           left + this.nw - 6,
           y + this.rowHeight - 6,

@@ -76,3 +76,51 @@ def test_an_explorer_s_words(page: Page, trace: Callable[[str], Trace]) -> None:
     assert page.page.evaluate("window.pwned") is None
     assert view["img"].count() == view["script"].count() == 0
     assert view[".lesson pre"].text_content() == SCRIPT
+
+
+def test_a_long_name_is_cut_to_the_room_that_there_is(page: Page) -> None:
+    def kernel(a: Any, *, tl: Any) -> None:
+        for n in range(3):
+            with tl.scratch_scope(f"{n}{'long ' * 600}"):
+                tl.exp(tl.load(a, (64,)))
+
+    view = page.show(trace_of(kb.launch(kernel, np.zeros(64, np.float32))), view="page")
+    for key in ("Home", "ArrowRight", "End"):
+        view.keys(key)
+        assert view.collisions() == []
+        assert view.sideways() == 0
+
+
+@pytest.mark.parametrize("bad", ["nan q", "inf k", "masked", "large"])
+@pytest.mark.parametrize("width", [1200, 700])
+def test_values_that_are_no_plain_numbers(page: Page, bad: str, width: int) -> None:
+    q, k, v = kb.sample_attention()
+    if bad == "masked":
+        q, k, v = (x[:40, :1] for x in (q, k, v))
+        run = kb.flash(q, k, v, tile_q=16, tile_kv=16, mask=np.zeros((40, 40), bool), record="tiles")
+    else:
+        if bad == "inf k":
+            k = k.copy()
+            k[5] = np.inf
+        query = np.full_like(q[-1:], np.nan) if bad == "nan q" else q[-1:]
+        scale = {"sm_scale": 1e30} if bad == "large" else {}
+        run = kb.decode(query, k, v, pes=4, tile=16, record="tiles", **scale)
+    view = page.show(trace_of(run), view="page", width=width)
+    for key in ("Home", "ArrowRight", "ArrowRight", "End"):
+        view.keys(key)
+        assert view.collisions() == []
+        assert view[".draw-error:visible"].count() == 0
+    shown = " ".join(view.texts(".p-values text"))
+    assert ("not finite" in shown) == (bad in ("nan q", "inf k"))
+    assert "NaN %" not in shown
+
+
+def test_an_error_before_anything_is_said(page: Page) -> None:
+    def kernel(*, tl: Any) -> None:
+        raise RuntimeError(IMAGE)
+
+    with pytest.raises(RuntimeError) as caught:
+        kb.launch(kernel)
+    view = page.show(trace_of(caught.value.run))  # type: ignore[attr-defined]
+    text = view[".kb-message p"].text_content()
+    assert text == f"It stopped before it did anything: RuntimeError: {IMAGE}"

@@ -137,3 +137,18 @@ def test_what_the_kernel_sets(log: View) -> None:
     assert log[".seg button[aria-pressed=true]:text-is('PE')"].count() == 1
     log.set("selection", [[20, 30]])
     assert "selected" in log[".caption"].text_content()
+
+
+def test_the_keyboard_stays_where_it_was(log: View) -> None:
+    """Bars are drawn anew when one is pressed, and the button that clears goes away."""
+    focused = "() => document.activeElement.className || document.activeElement.tagName"
+    name = "() => document.activeElement.title"
+    log[".bar"].nth(1).focus()
+    title = log.page.evaluate(name)
+    log.page.keyboard.press("Enter")
+    assert log.get("selection")
+    assert log.page.evaluate(name) == title
+    log[".clear"].focus()
+    log.page.keyboard.press("Enter")
+    assert log.get("selection") == []
+    assert log.page.evaluate(focused).startswith("kb ")

@@ -242,3 +242,11 @@ def test_every_picture_says_its_numbers(page: Page, trace: Traces) -> None:
     view = page.show(trace("decode"), pe=7, step=50, view="page")
     for picture in view["svg[role=img]"].all():
         assert any(c.isdigit() for c in picture.get_attribute("aria-label"))
+
+
+def test_paper_keeps_the_colours(page: Page, trace: Callable[[str], Trace]) -> None:
+    """Browsers leave out backgrounds on paper, and with them swatches, bars and the line that is marked."""
+    view = page.show(trace("decode"), view="page")
+    for part in (".kb", ".legend .sw"):
+        style = view[part].first.evaluate("e => getComputedStyle(e).printColorAdjust")
+        assert style == "exact"
