@@ -51,14 +51,21 @@ def kernel_step(ipython: Any, line: str, cell: str) -> Any:
 
 
 def _options(line: str) -> dict[str, Any]:
+    def refuse(word: str) -> ValueError:
+        return ValueError(
+            f"%%kernel_step takes {', '.join(f'{o}=' for o in _OPTIONS)} "
+            f'(such as pe=7 tile="tile 2"), got {word!r}'
+        )
+
+    try:
+        words = shlex.split(line)
+    except ValueError as error:  # a quotation that is not closed
+        raise refuse(line) from error
     found: dict[str, Any] = {}
-    for word in shlex.split(line):
+    for word in words:
         name, equals, value = word.partition("=")
-        if not equals or name not in _OPTIONS:
-            raise ValueError(
-                f"%%kernel_step takes {', '.join(f'{o}=' for o in _OPTIONS)} "
-                f'(such as pe=7 tile="tile 2"), got {word!r}'
-            )
+        if not equals or name not in _OPTIONS or (name == "pe" and not value.isdecimal()):
+            raise refuse(word)
         found[name] = int(value) if name == "pe" else value
     return found
 
@@ -69,6 +76,7 @@ def _run_of(ipython: Any, cell: str) -> RunResult:
     name = ipython.compile.cache(source, ipython.execution_count, raw_code=cell)
     tree = ast.parse(source, name)
     space = ipython.user_ns
+    assigned = _assigned(tree)
     last = tree.body[-1] if tree.body else None
     value = None
     if isinstance(last, ast.Expr):
@@ -79,7 +87,7 @@ def _run_of(ipython: Any, cell: str) -> RunResult:
         exec(compile(tree, name, "exec"), space)
     if isinstance(value, RunResult):
         return value
-    for variable in reversed(_assigned(tree)):
+    for variable in reversed(assigned):
         if isinstance(space.get(variable), RunResult):
             run: RunResult = space[variable]
             return run
@@ -89,6 +97,17 @@ def _run_of(ipython: Any, cell: str) -> RunResult:
 
 
 def _assigned(tree: ast.Module) -> list[str]:
-    """Names that the cell itself assigns, in order."""
-    nodes = [node for statement in tree.body for node in ast.walk(statement)]
-    return [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    """Names that the cell itself assigns, in order; those of its functions and the like are theirs alone."""
+    inner = (
+        ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda,
+        ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    )  # fmt: skip
+    names: list[str] = []
+    waiting: list[ast.AST] = list(reversed(tree.body))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
+        if not isinstance(node, inner):
+            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+    return names

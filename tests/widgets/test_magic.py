@@ -74,6 +74,28 @@ def test_any_other_error_is_the_cells_own(shell: InteractiveShell) -> None:
         shell.run_cell_magic("kernel_step", "step=3", "x = 1")
 
 
+@pytest.mark.parametrize("line", ["pe=one", "pe=-1", "pe=", 'tile="tile 2'])
+def test_an_option_that_cannot_be_read_says_how_it_is_written(shell: InteractiveShell, line: str) -> None:
+    with pytest.raises(ValueError, match=r"takes pe=, tile=, at=, granularity= .*, got ") as caught:
+        shell.run_cell_magic("kernel_step", line, "x = 1")
+    assert str(caught.value).endswith(f"got {line!r}")
+
+
+@pytest.mark.parametrize(
+    "cell", ["def other():\n    run = 3", "class A:\n    run = 3", "[run for run in ()]"]
+)
+def test_a_run_of_an_earlier_cell_is_not_this_cells(shell: InteractiveShell, cell: str) -> None:
+    shell.run_cell_magic("kernel_step", "", KERNEL + "run = kb.launch(twice, x, y)").close()
+    with pytest.raises(ValueError, match="found no run"):
+        shell.run_cell_magic("kernel_step", "", cell)
+
+
+def test_a_run_that_the_last_line_assigns_on_the_way_is_stepped(shell: InteractiveShell) -> None:
+    view = shell.run_cell_magic("kernel_step", "", KERNEL + "(run := kb.launch(twice, x, y)).makespan_ps")
+    assert shell.user_ns["run"] is view.run
+    view.close()
+
+
 def test_unloading_takes_it_away(shell: InteractiveShell) -> None:
     assert "kernel_step" in shell.magics_manager.magics["cell"]
     shell.run_line_magic("unload_ext", "kernbench_nb")
