@@ -1,6 +1,8 @@
 // The rows of a log: filtered, sorted and grouped. A hundred thousand rows take some milliseconds, since texts are
 // compared once each and not once a row.
 
+const MOST_WORDS = 8; // of a label: "head 3 block 2, tile 4"
+
 export class Rows {
   constructor(run) {
     this.run = run;
@@ -60,7 +62,10 @@ export class Rows {
     return Int32Array.from(out);
   }
 
-  /** A test for all words; "tile 2" and "PE 3" are found as they are written, before single words are. */
+  /**
+   * A test for all words. Several that are the label of a PE or a tile as it is written ("PE 3", "tile 2") mean that one,
+   * also beside other words; a number that no label has finds nothing, and not every row with such a digit.
+   */
   phrase(words) {
     const { run } = this;
     const { kinds, ops, tiles } = run;
@@ -68,7 +73,7 @@ export class Rows {
     const strings = run.strings.map(tidy);
     const engines = run.engines.map(tidy);
     const labels = run.pes.map(pe => tidy(pe.label));
-    const whole = words.join(' ');
+    const named = Array.from(new Set(tiles.label), s => [s, strings[s]]);
     const columns = row => [
       kinds.op[ops.kind[row]],
       ops.name[row],
@@ -78,22 +83,31 @@ export class Rows {
       kinds.tensor[ops.kind[row]],
     ];
     const exact = s => new RegExp(`(^|[^\\w])${s.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}($|[^\\w])`);
-    const hits = word => Uint8Array.from(strings, s => (s.includes(word) ? 1 : 0));
-    const asWhole = words.length > 1 ? exact(whole) : null;
-    const wholeTile = Uint8Array.from(strings, s => (asWhole && asWhole.test(s) ? 1 : 0));
-    const wholePe = labels.map(s => Boolean(asWhole && asWhole.test(s)));
-    const parts = words.map(word => [word, hits(word)]);
-    return row => {
-      if (wholeTile[tiles.label[ops.tile[row]]] || wholePe[this.pe[row]]) return true;
-      if (asWhole && /^(tile|pe|cube|merge|block) \d/.test(whole)) return false;
-      return parts.every(
-        ([word, hit]) =>
-          columns(row).some(s => hit[s]) ||
-          hit[tiles.label[ops.tile[row]]] ||
-          engines[run.engine(row)].includes(word) ||
-          labels[this.pe[row]].includes(word),
-      );
+    const label = text => {
+      const like = exact(text);
+      const pes = labels.map(s => like.test(s));
+      if (pes.includes(true)) return row => pes[this.pe[row]];
+      const found = new Set(named.filter(([, s]) => like.test(s)).map(([s]) => s));
+      return found.size ? row => found.has(tiles.label[ops.tile[row]]) : null;
     };
+    const single = word => {
+      const hit = Uint8Array.from(strings, s => (s.includes(word) ? 1 : 0));
+      return row =>
+        columns(row).some(s => hit[s]) ||
+        hit[tiles.label[ops.tile[row]]] ||
+        engines[run.engine(row)].includes(word) ||
+        labels[this.pe[row]].includes(word);
+    };
+    const tests = [];
+    for (let n = 0; n < words.length; ) {
+      let [test, used] = [null, Math.min(words.length - n, MOST_WORDS)];
+      while (!test && used > 1) if (!(test = label(words.slice(n, n + used).join(' ')))) used--;
+      const pair = words.slice(n, n + 2).join(' ');
+      if (!test && /^(tile|pe|cube|merge|block) \d/.test(pair)) [test, used] = [() => false, 2];
+      tests.push(test || single(words[n]));
+      n += used;
+    }
+    return row => tests.every(test => test(row));
   }
 
   /** Rows by a column; equal ones stay in order of the log. */

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from harness import Page, View
 
+import kernbench_nb as kb
 from kernbench_nb.widgets.reader import Trace
 
 Traces = Callable[[str], Trace]
@@ -69,6 +71,30 @@ def test_filter(log: View, trace: Traces) -> None:
     assert {row[9] for row in shown(log)} == {"tile 2"}
     log["select[aria-label=PE]"].select_option(label="PE 3")
     assert {row[2] for row in shown(log)} == {"PE 3"}
+
+
+def test_a_pe_or_a_tile_is_meant_beside_other_words(page: Page, trace: Traces, run_of: Any) -> None:
+    t = trace("decode")
+    o, pe0 = t.ops, t.head["pes"][0]
+    of_pe = [row for row in operations(t) if pe0["op0"] <= row < pe0["op1"]]
+    exps = [row for row in of_pe if op(t, row) == "exp"]
+    tile = [r for r in operations(t) if t.text(int(t.tiles["label"][o["tile"][r]])) == "tile 1"]
+    view = page.show(t, module="log")
+    for query, rows in {
+        "PE 0": of_pe,  # and not those that send to it
+        "PE 0 exp": exps,
+        "exp pe 0": exps,
+        "tile 1 exp": [row for row in tile if op(t, row) == "exp"],
+        "exp tile 1 PE 0": [row for row in exps if row in tile],
+        "PE 99 exp": [],
+        "tile 01": [],
+    }.items():
+        view.set("query", query)
+        said = view[".caption"].text_content()
+        assert said.startswith(f"{len(rows)} of "), query
+    shown = kb.show_log(run_of("decode"), pe=0, query="exp")
+    assert shown.query == "PE 0 exp"
+    shown.close()
 
 
 def test_engine_filter(log: View) -> None:
