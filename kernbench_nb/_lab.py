@@ -109,7 +109,7 @@ def copy_course(folder: Path) -> Copied:
     if any((folder / own).is_file() for own in ("build.py", "notebooks/build.py")):
         raise FileExistsError("it holds the course itself, in a clone")
     memory = folder / _WRITTEN
-    before: Mapping[str, str] = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
+    before = _remembered(memory)
     after: dict[str, str] = {}
     kept = []
     written = []
@@ -130,6 +130,15 @@ def copy_course(folder: Path) -> Copied:
     if after and after != before:
         memory.write_text(json.dumps({**before, **after}, indent=1) + "\n", encoding="utf-8")
     return Copied(folder, tuple(written), tuple(kept))
+
+
+def _remembered(memory: Path) -> Mapping[str, str]:
+    """What was written where; nothing where that cannot be read, and then all that differs is the reader's own."""
+    with suppress(ValueError):
+        found = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def _digest(name: str, content: bytes) -> str:

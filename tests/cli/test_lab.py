@@ -320,3 +320,14 @@ def test_jupyterlab_opens_the_first_notebook_and_trusts_it(server: str) -> None:
     with urllib.request.urlopen(f"{server}/api/contents", timeout=30) as reply:
         names = {entry["name"] for entry in json.load(reply)["content"]}
     assert names == {"NOTICE", "docs", "notebooks", "topology.yaml"}
+
+
+@pytest.mark.parametrize("broken", [b"{broken", b"[1, 2]", b"\xff\xfe"])
+def test_a_memory_that_cannot_be_read_is_written_anew(call: Call, tmp_path: Path, broken: bytes) -> None:
+    call("lab", "--copy-only")
+    memory = tmp_path / COURSE / ".kernbench-course.json"
+    before = memory.read_text(encoding="utf-8")
+    memory.write_bytes(broken)
+    result = call("lab", "--copy-only")
+    assert (result.exit_code, result.output) == (0, HERE)
+    assert memory.read_text(encoding="utf-8") == before
