@@ -134,6 +134,7 @@ class Explorer(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no type
         switches = ipywidgets.VBox([self.controls[name] for name in _SWITCHES])
         form = ipywidgets.HBox([left, right, switches], layout={"flex_flow": "row wrap"})
         super().__init__(children=[form, self.view])
+        self.add_class("kernbench-explorer")  # by which the page knows whose controls these are
         self._boxes = [form, left, right, switches]
         self.work()
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
 __all__ = ["LIMIT_BYTES", "Picture", "bytes_words", "clipped", "time_words"]
+
+LONGEST = 300
+"""Characters of one text: whoever names a tensor may write a page."""
 
 LIMIT_BYTES = 29_000
 """An SVG of so many bytes stays below 40 kB as base64 in an output."""
@@ -81,16 +85,24 @@ class Picture:
     def text(self, x: float, y: float, text: str, kind: str = "p") -> None:
         """A text; what it says is data."""
         if text:
-            self._marks.append(f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{html.escape(text)}</text>')
+            self._marks.append(f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_data(text)}</text>')
 
     def svg(self) -> str:
         """The picture."""
-        title = html.escape(self._title)
+        title = _data(self._title)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {self._size} role="img" aria-label="{title}">'
             f"<title>{title}</title><style>{_STYLE}</style>{_DEFS}"
             f'<rect width="100%" height="100%" fill="#fff"/>{"".join(self._marks)}</svg>'
         )
+
+
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _data(text: str) -> str:
+    """A text as XML holds it, at most `LONGEST` characters of it."""
+    return html.escape(_NOT_XML.sub("\ufffd", clipped(text, LONGEST)))
 
 
 def _n(value: float) -> str:

@@ -169,3 +169,17 @@ def test_numbers_are_written_alike() -> None:
     picture.rect(1, 2, 0, 4, "u")  # nothing to see
     assert '<rect class="u" x="1" y="2" width="3.2" height="4"/>' in picture.svg()
     assert picture.svg().count("<rect") == 3  # the pattern's, the ground, and the one
+
+
+@pytest.mark.parametrize("name", ["n" * 100_000, "a\x00b", "a\x0bb", "a\ufffeb", "a\ud800b"])
+def test_any_name_makes_a_picture(name: str) -> None:
+    def kernel(p: Any, *, tl: Any) -> None:
+        with tl.scratch_scope(kind="tile"):
+            x = tl.load(p, (4,), name=name)
+            tl.exp(x, name=name)
+
+    run = kb.launch(kernel, np.ones(4, np.float32))
+    svg = draw(trace_of(run))
+    assert len(svg.encode()) <= LIMIT_BYTES
+    ElementTree.fromstring(svg)
+    assert kb.step(run)._repr_mimebundle_()

@@ -82,7 +82,18 @@ class Explore {
     return this.shell.palette;
   }
 
+  /** The sliders stand beside the view, in a box of ipywidgets: what is typed there is no command of the notebook. */
+  keepKeys() {
+    const box = this.root.closest('.kernbench-explorer');
+    if (!box || box === this.box) return;
+    this.box = box;
+    this.shell.listen(box, 'focusin', event =>
+      event.target.setAttribute('data-lm-suppress-shortcuts', 'true'),
+    );
+  }
+
   layout() {
+    this.keepKeys();
     this.root.classList.toggle('narrow', this.shell.width < NARROW);
     this.root.classList.toggle('small', this.shell.width < 760);
     if (!this.panels) return;

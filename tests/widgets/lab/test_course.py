@@ -55,6 +55,8 @@ def slide(view: Any) -> None:
     low, now = (slider.get_attribute(f"aria-value{which}") for which in ("min", "now"))
     slider.press("ArrowRight" if now == low else "ArrowLeft")
     expect(slider).not_to_have_attribute("aria-valuenow", now)
+    slider.press("d")
+    slider.press("d")  # JupyterLab's command to delete the cell
     view.locator(".working", has_text="running").wait_for(state="hidden")
 
 
@@ -70,6 +72,7 @@ def test_a_notebook_of_the_course(page: Notebook, path: Path) -> None:
     if shown:
         views.nth(shown - 1).wait_for()
     assert views.count() >= shown
+    before = page.cells
     for view in views.all():
         classes = set(str(view.get_attribute("class")).split())
         if "kb-explore" in classes:
@@ -78,5 +81,6 @@ def test_a_notebook_of_the_course(page: Notebook, path: Path) -> None:
             regroup(view)
         else:
             step(view)
+    assert page.cells == before
     assert page.page.locator(FAILED).count() == 0
     assert (page.errors, page.outside) == ([], [])
