@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from kernbench_nb.benches._checks import check_word, group_size
+from kernbench_nb.benches._placed import own_rows
 from kernbench_nb.benches._step import (
     State,
     causal_mask,
@@ -18,7 +19,6 @@ from kernbench_nb.benches._step import (
     send_state,
 )
 from kernbench_nb.errors import ShapeError
-from kernbench_nb.policy.placement.dp import split
 
 __all__ = ["gqa_decode_long_kernel", "merge_chain"]
 
@@ -147,16 +147,14 @@ def gqa_decode_long_kernel(
 
 
 def _own_keys(tl: Any, S_kv: int, C: int, P: int) -> tuple[int, int]:
-    """Rows of K and V that are this PE's: split over SIPs, then cubes, then PEs, as the placement does."""
+    """Rows of K and V that are this PE's, in a launch that is the one the kernel was told of."""
     pes, cubes, sips = (tl.num_programs(axis) for axis in range(3))
     if (sips * cubes, pes) != (C, P):
         raise ShapeError(
             f"the kernel was told C={C} cubes of P={P} PEs, and runs on {sips * cubes} of {pes}: the keys would be "
             "split otherwise than its tensors are."
         )
-    of_sip = split((0, S_kv), sips)[tl.program_id(2)]
-    of_cube = split(of_sip, C // sips)[tl.program_id(1)]
-    return split(of_cube, P)[tl.program_id(0)]
+    return own_rows(tl, S_kv)
 
 
 def _buffers(tl: Any, shape: tuple[int, int, int], dtype: Any) -> list[tuple[Any, Any]]:

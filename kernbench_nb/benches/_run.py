@@ -14,7 +14,6 @@ from kernbench_nb.benches._checks import check_names
 from kernbench_nb.benches._inputs import Array
 from kernbench_nb.benches.reference import tolerance
 from kernbench_nb.dtypes import DType
-from kernbench_nb.policy.placement.dp import Split
 from kernbench_nb.runtime_api.context import BenchContext
 from kernbench_nb.runtime_api.launch import attach
 from kernbench_nb.runtime_api.record import Recorder
@@ -24,7 +23,7 @@ from kernbench_nb.runtime_api.types import resolve_device
 from kernbench_nb.sim_engine import GraphEngine
 from kernbench_nb.topology import Topology
 
-__all__ = ["Given", "Options", "Plan", "cut", "entry_point"]
+__all__ = ["Given", "Options", "Plan", "entry_point"]
 
 Values = Mapping[str, Array]
 """Tensors after a run, by name."""
@@ -147,11 +146,6 @@ def entry_point(plan: Callable[..., Plan], face: str = "kb") -> Callable[..., Ru
         return_annotation="RunResult",
     )
     return entry
-
-
-def cut(parts: int) -> Split:
-    """How a level of `parts` members holds rows: there is nothing to split over one."""
-    return "row_wise" if parts > 1 else "replicate"
 
 
 def _in_place(

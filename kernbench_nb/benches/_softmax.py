@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernbench_nb.benches._placed import own_rows
 from kernbench_nb.benches._step import LOWEST
-from kernbench_nb.policy.placement.dp import split
 
 __all__ = ["online_softmax_kernel", "safe_softmax_kernel"]
 
@@ -134,14 +134,6 @@ def online_softmax_kernel(
                 with tl.scratch_scope(f"out {j}", kind="tile", rows=shown, keys=part, rewind=scoped):
                     s = tl.cast(kept[j], "f32", name="s") if keep else load_part(tl, x, m, block, part)
                     store_part(tl, y, m, block, part, weights(tl, s, top, total))
-
-
-def own_rows(tl: Any, n: int) -> Span:
-    """Rows that are this PE's: split over SIPs, then cubes, then PEs, as the placement does."""
-    span = (0, n)
-    for axis in (2, 1, 0):
-        span = split(span, tl.num_programs(axis))[tl.program_id(axis)]
-    return span
 
 
 def spans(total: int, length: int) -> list[Span]:

@@ -6,7 +6,7 @@ Each function here checks its arguments and says what is to run; `entry_point` r
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -19,9 +19,9 @@ from kernbench_nb.benches._gqa_decode_long import gqa_decode_long_kernel
 from kernbench_nb.benches._gqa_prefill_long import gqa_prefill_long_kernel
 from kernbench_nb.benches._inputs import Array, Inputs, look_at, look_at_mask, valid_keys
 from kernbench_nb.benches._naive import naive_attention_kernel
-from kernbench_nb.benches._run import Plan, Values, cut, entry_point
+from kernbench_nb.benches._placed import ccl_config, cut
+from kernbench_nb.benches._run import Plan, Values, entry_point
 from kernbench_nb.benches.footprint import Footprint
-from kernbench_nb.ccl.install import load_ccl_config, resolve_algorithm_config
 from kernbench_nb.ccl.sfr_config import configure_sfr_intercube_multisip, configure_sfr_intercube_ring
 from kernbench_nb.policy.placement.dp import DPPolicy, split
 from kernbench_nb.runtime_api.context import BenchContext
@@ -110,7 +110,7 @@ def decode(
     spread = partial(DPPolicy, num_sips=sips, num_cubes=in_sip, num_pes=each)
 
     def bench(ctx: BenchContext) -> Made:
-        configure_sfr_intercube_multisip(ctx.engine, ctx.spec, _ccl())
+        configure_sfr_intercube_multisip(ctx.engine, ctx.spec, ccl_config())
         whole, parted = spread(), spread(sip=cut(sips), cube=cut(in_sip), pe=cut(each))
         Q = ctx.tensor(x.q, dp=whole, name="Q")
         K, V = ctx.tensor(x.k, dp=parted, name="K"), ctx.tensor(x.v, dp=parted, name="V")
@@ -203,7 +203,7 @@ def prefill(
         tile = None
 
     def bench(ctx: BenchContext) -> Made:
-        configure_sfr_intercube_ring(ctx.engine, ctx.spec, _ccl(), ring_size=cubes)
+        configure_sfr_intercube_ring(ctx.engine, ctx.spec, ccl_config(), ring_size=cubes)
         parted = DPPolicy(cube=cut(cubes), num_cubes=cubes, num_pes=1)
         Q = ctx.tensor(x.q, dp=parted, name="Q")
         K, V = ctx.tensor(x.k, dp=parted, name="K"), ctx.tensor(x.v, dp=parted, name="V")
@@ -382,16 +382,6 @@ def naive(
 
 
 # -- shared ----------------------------------------------------------------------------------------------------
-
-
-def _ccl() -> dict[str, Any]:
-    return dict(_shipped_ccl())
-
-
-@cache
-def _shipped_ccl() -> dict[str, Any]:
-    """Read once: parsing the file takes longer than checking every argument of a call."""
-    return resolve_algorithm_config(load_ccl_config(), name="lrab_hierarchical_allreduce")
 
 
 def _largest(array: Array) -> float:

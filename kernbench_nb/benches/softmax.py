@@ -10,7 +10,8 @@ import numpy as np
 from kernbench_nb.benches import reference
 from kernbench_nb.benches._checks import check_count
 from kernbench_nb.benches._inputs import Array, converted, float_dtype
-from kernbench_nb.benches._run import Plan, cut, entry_point
+from kernbench_nb.benches._placed import cut
+from kernbench_nb.benches._run import Plan, entry_point
 from kernbench_nb.benches._softmax import online_softmax_kernel, safe_softmax_kernel
 from kernbench_nb.dtypes import DType, f16
 from kernbench_nb.errors import ShapeError

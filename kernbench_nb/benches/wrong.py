@@ -29,10 +29,9 @@ from kernbench_nb.benches import reference
 from kernbench_nb.benches._checks import check_count, check_scale, check_word
 from kernbench_nb.benches._gqa_decode_long import merge_chain
 from kernbench_nb.benches._inputs import look_at
-from kernbench_nb.benches._run import Plan, cut, entry_point
-from kernbench_nb.benches._softmax import own_rows
+from kernbench_nb.benches._placed import ccl_config, cut, own_rows
+from kernbench_nb.benches._run import Plan, entry_point
 from kernbench_nb.benches._step import LOWEST, State, clear_state, finish, fold_tile, init_state
-from kernbench_nb.ccl.install import load_ccl_config, resolve_algorithm_config
 from kernbench_nb.ccl.sfr_config import configure_sfr_intercube_multisip
 from kernbench_nb.errors import ShapeError
 from kernbench_nb.policy.placement.dp import DPPolicy
@@ -372,8 +371,7 @@ def rebound_decode(
     _, _, each = pe_grid(machine, pes, 1)
 
     def bench(ctx: BenchContext) -> tuple[Tensor, Tensor | None]:
-        algorithm = resolve_algorithm_config(load_ccl_config(), name="lrab_hierarchical_allreduce")
-        configure_sfr_intercube_multisip(ctx.engine, ctx.spec, algorithm)
+        configure_sfr_intercube_multisip(ctx.engine, ctx.spec, ccl_config())
         whole, parted = DPPolicy(num_pes=each), DPPolicy(pe=cut(each), num_pes=each)
         Q = ctx.tensor(x.q, dp=whole, name="Q")
         K, V = ctx.tensor(x.k, dp=parted, name="K"), ctx.tensor(x.v, dp=parted, name="V")
