@@ -280,13 +280,7 @@ class Elementwise(Core):
         ShapeError, DTypeError
             If shapes or dtypes do not go together.
         """
-        frame = self._enter(_getframe(1))
-        self._own(x, "fma: x")
-        y, z = self._operand(y, x.ty.dtype), self._operand(z, x.ty.dtype)
-        kind = self._kinds.ternary(
-            "fma", x.ty, y.ty, z.ty, None if out is None else self._own(out, "out=").ty
-        )
-        return self._apply(kind, (x, y, z), out, name, frame)
+        return self._ternary("fma", x, y, z, out, name, _getframe(1))
 
     def clamp(
         self,
@@ -313,13 +307,17 @@ class Elementwise(Core):
         ShapeError, DTypeError
             If shapes or dtypes do not go together.
         """
-        frame = self._enter(_getframe(1))
-        self._own(x, "clamp: x")
-        low, high = self._operand(min, x.ty.dtype), self._operand(max, x.ty.dtype)
-        kind = self._kinds.ternary(
-            "clamp", x.ty, low.ty, high.ty, None if out is None else self._own(out, "out=").ty
-        )
-        return self._apply(kind, (x, low, high), out, name, frame)
+        return self._ternary("clamp", x, min, max, out, name, _getframe(1))
+
+    def _ternary(
+        self, op: str, x: Handle, y: Any, z: Any, out: Handle | None, name: str | None, frame: FrameType
+    ) -> Handle:
+        """An operation on a tile and two more, or numbers that take its dtype."""
+        frame = self._enter(frame)
+        self._own(x, f"{op}: x")
+        y, z = self._operand(y, x.ty.dtype), self._operand(z, x.ty.dtype)
+        kind = self._kinds.ternary(op, x.ty, y.ty, z.ty, None if out is None else self._own(out, "out=").ty)
+        return self._apply(kind, (x, y, z), out, name, frame)
 
     # -- the other ways in: numbers, out=, types that were not met before --------------------------------------
 

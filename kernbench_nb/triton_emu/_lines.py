@@ -45,7 +45,9 @@ class Lines:
         if frame is kernel:
             self._frame, self._chain = frame, self._kernel_chain
             return frame
-        caller = _above(frame)
+        caller = frame.f_back
+        if caller is not kernel:
+            caller = _above(frame)
         call = None
         if caller is kernel and caller is not None:
             # the usual case: the kernel calls a shared function, or an operator; one look, once it was seen
